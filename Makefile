@@ -1,0 +1,76 @@
+# dtq: everything a developer runs. `make` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+ARGS ?=
+SOURCES := $(wildcard dtq_engine worker_main.py examples benchmarks tools tests)
+
+# The checkers must not look for newer releases of themselves: it costs a request and can fail.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: venv ## Run the demo on real files with its own server, until Ctrl-C (ARGS=--once: until all tasks ended)
+	@$(PY) -m examples.demo $(ARGS)
+
+.PHONY: test
+test: lint types tests ## Everything that must pass: style, types, tests
+
+.PHONY: tests
+tests: venv ## The tests alone (ARGS="-k lease" picks some)
+	@$(PY) -m pytest $(ARGS)
+
+.PHONY: lint
+lint: venv ## Style and format, without changing anything
+	@$(VENV)/bin/ruff check $(SOURCES)
+	@$(VENV)/bin/ruff format --check $(SOURCES)
+
+.PHONY: types
+types: venv ## Strict types, by mypy and by pyright
+	@$(VENV)/bin/mypy $(SOURCES)
+	@$(VENV)/bin/pyright --pythonpath $(PY)
+
+.PHONY: format
+format: venv ## Put imports and format in order
+	@$(VENV)/bin/ruff check --fix $(SOURCES)
+	@$(VENV)/bin/ruff format $(SOURCES)
+
+.PHONY: docs
+docs: venv ## Write the generated pages of docs/ anew
+	@$(PY) -m tools.write_docs
+
+.PHONY: bench
+bench: venv ## Measure submit, drain and idle start (about a minute)
+	@$(PY) -m benchmarks.bench $(ARGS)
+
+.PHONY: test-redis
+test-redis: venv ## The store and worker tests on Redis from the system's packages (Debian: installed when missing)
+	@command -v redis-server > /dev/null || tools/install_redis.sh
+	@DTQ_TEST_SERVER="$$(command -v redis-server)" $(PY) -m pytest tests/store tests/worker $(ARGS)
+
+.PHONY: venv
+venv: $(STAMP) ## Make the virtual environment (quick when it is up to date)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "dtq needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1): say make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian: python3-venv)." >&2; exit 1; }
+	@echo "Installing into $(VENV), which takes a minute the first time ..."
+	@$(PY) -m pip install --quiet --editable '.[dev]'
+	@touch $(STAMP)
+
+.PHONY: clean
+clean: ## Remove the virtual environment, caches, builds and the demo's data
+	@rm -rf $(VENV) .dtq .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

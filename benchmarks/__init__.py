@@ -1,0 +1,1 @@
+"""How fast dtq is on this machine."""

@@ -1,0 +1,98 @@
+"""dtq: a task queue for Python on Redis Streams.
+
+Every accepted task reaches exactly one terminal outcome. It may start more than once; only one execution can
+record a result. What is named here is public; everything else may change between releases.
+"""
+
+from dtq_engine.config import Settings
+from dtq_engine.context import TaskContext
+from dtq_engine.engine import Dtq, load_app
+from dtq_engine.errors import (
+    ConfigurationError,
+    DtqError,
+    IdempotencyConflict,
+    IdempotencyMismatch,
+    InvalidCursor,
+    InvalidHandler,
+    InvalidTask,
+    InvalidTransition,
+    MemoryFull,
+    NewerRecord,
+    NotJson,
+    PayloadTooLarge,
+    PermanentError,
+    QueueFull,
+    RedisDamaged,
+    RedisRefused,
+    RedisUnavailable,
+    ResultNotReady,
+    ResultTruncated,
+    Retry,
+    Snooze,
+    SubmitUncertain,
+    TaskFailed,
+    TaskNotFound,
+    UnknownTaskType,
+)
+from dtq_engine.handle import Handle
+from dtq_engine.model import (
+    AttemptError,
+    CancelOutcome,
+    DeadLetterEntry,
+    NewTask,
+    Page,
+    QueueStats,
+    Receipt,
+    RetryPolicy,
+    SubmitOutcome,
+    Task,
+    TaskStatus,
+    WorkerInfo,
+)
+from dtq_engine.store import Store
+
+__all__ = [
+    "AttemptError",
+    "CancelOutcome",
+    "ConfigurationError",
+    "DeadLetterEntry",
+    "Dtq",
+    "DtqError",
+    "Handle",
+    "IdempotencyConflict",
+    "IdempotencyMismatch",
+    "InvalidCursor",
+    "InvalidHandler",
+    "InvalidTask",
+    "InvalidTransition",
+    "MemoryFull",
+    "NewTask",
+    "NewerRecord",
+    "NotJson",
+    "Page",
+    "PayloadTooLarge",
+    "PermanentError",
+    "QueueFull",
+    "QueueStats",
+    "Receipt",
+    "RedisDamaged",
+    "RedisRefused",
+    "RedisUnavailable",
+    "ResultNotReady",
+    "ResultTruncated",
+    "Retry",
+    "RetryPolicy",
+    "Settings",
+    "Snooze",
+    "Store",
+    "SubmitOutcome",
+    "SubmitUncertain",
+    "Task",
+    "TaskContext",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskStatus",
+    "UnknownTaskType",
+    "WorkerInfo",
+    "load_app",
+]

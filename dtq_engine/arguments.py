@@ -1,0 +1,114 @@
+"""The arguments of a handler: bound by its signature, stored by name, checked against its annotations.
+
+What is checked at submit is what the worker will check: the stored bytes are read back once through the
+handler's own types, so that a call that was accepted can be made.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dtq_engine import codec
+from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.signature import Signature
+
+_PLACE = re.compile(r" - at `(?P<place>.*)`$", re.DOTALL)
+_ARGUMENT = re.compile(r"\$\.(?P<name>\w+)")
+_ROOT = re.compile(r"(?P<what>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
+
+
+class Arguments:
+    """Calls of one handler, written as payloads and read back."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        self._decoder = msgspec.json.Decoder(signature.as_struct())
+        self._names = frozenset(signature.types)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The payload of a call with these arguments. Raises InvalidTask, which names the argument that is wrong."""
+        bound = self._bind(args, kwargs)
+        try:
+            payload = codec.write(bound)
+            arrived = self._arrived(payload, bound)
+            if not codec.is_same(bound, arrived):
+                codec.refuse_loss(bound, arrived, "")
+        except NotJson as error:
+            field = re.split(r"[.\[]", error.path)[0]
+            raise InvalidTask(field if field in bound else "payload", f"{self._signature.task}: {error}") from None
+        return payload
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        """The keyword arguments in a payload, in the handler's types. Raises InvalidTask if they do not fit it."""
+        try:
+            found = msgspec.structs.asdict(self._decoder.decode(payload))
+            codec.refuse_depth(payload)
+            arguments = {name: value for name, value in found.items() if value is not msgspec.UNSET}
+            return arguments | self._others(payload) if self._signature.takes_others else arguments
+        except msgspec.ValidationError as error:
+            raise self._refusal(str(error)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, NotJson) as error:
+            raise InvalidTask("payload", f"{self._signature.task}: the payload cannot be read: {error}") from None
+
+    def _arrived(self, payload: bytes, bound: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self.decode(payload)
+        except InvalidTask as error:
+            # NaN was written as null, and "got null" would puzzle whoever passed NaN.
+            if isinstance(given := bound.get(error.field), float):
+                codec.refuse_what_is_not_json(given, error.field)
+            raise
+
+    def _others(self, payload: bytes) -> dict[str, Any]:
+        found = {name: value for name, value in codec.decode_object(payload).items() if name not in self._names}
+        if self._signature.context in found:
+            raise self._unknown(str(self._signature.context))
+        return {name: self._other(name, value) for name, value in found.items()}
+
+    def _other(self, name: str, value: object) -> Any:
+        try:
+            return msgspec.convert(value, self._signature.others)
+        except msgspec.ValidationError as error:
+            raise InvalidTask(name, f"{self._signature.task}: argument {name}: {error}.") from None
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, as Python itself would assign them; defaults are left to the worker."""
+        signature = self._signature
+        if len(args) > len(signature.positions):
+            message = f"takes at most {len(signature.positions)} positional arguments, and {len(args)} were given"
+            raise InvalidTask("payload", f"{signature.task} {message}.")
+        bound = dict(zip(signature.positions, args, strict=False))
+        if kwargs:
+            if twice := bound.keys() & kwargs.keys():
+                name = min(twice)
+                raise InvalidTask(name, f"{signature.task} was given {name} twice: by position and by name.")
+            bound.update(kwargs)
+        if missing := signature.required - bound.keys():
+            raise self._missing(min(missing))
+        if not signature.takes_others and (unknown := bound.keys() - self._names):
+            raise self._unknown(min(unknown))
+        return bound
+
+    def _refusal(self, problem: str) -> InvalidTask:
+        """What msgspec says, as an error that names the argument."""
+        if found := _PLACE.search(problem):
+            argument = _ARGUMENT.search(found["place"])
+            where = found["place"].replace("$.", "")
+            name = argument["name"] if argument else "payload"
+            return InvalidTask(name, f"{self._signature.task}: argument {where}: {problem[: found.start()]}.")
+        if found := _ROOT.search(problem):
+            unknown = found["what"].startswith("contains")
+            return self._unknown(found["name"]) if unknown else self._missing(found["name"])
+        return InvalidTask("payload", f"{self._signature.task}: the payload cannot be used: {problem}.")
+
+    def _missing(self, name: str) -> InvalidTask:
+        return InvalidTask(name, f"{self._signature.task} needs the argument {name}: pass it.")
+
+    def _unknown(self, name: str) -> InvalidTask:
+        known = sorted(self._names)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known) or 'none'}."
+        return InvalidTask(name, f"{self._signature.task} has no argument {name}; {hint}")

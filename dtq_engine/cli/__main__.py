@@ -1,0 +1,5 @@
+"""`python -m dtq_engine.cli` is `dtq`."""
+
+from dtq_engine.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""One task in full, for people."""
+
+from collections.abc import Iterator
+
+import click
+
+from dtq_engine.cli.text import ago, clip, safe, span, status_cell
+from dtq_engine.model import AttemptError, Task, TaskStatus
+
+LABEL_WIDTH = 11
+VALUE_COLUMNS = 400
+
+
+def detail(task: Task, now_ms: int) -> str:
+    """A task as lines of `label value`, its errors last, with the traceback of the last one."""
+    return "\n".join([*_head(task), *_body(task, now_ms), *_ending(task)])
+
+
+def _head(task: Task) -> Iterator[str]:
+    cell = status_cell(task.status)
+    reason = f"  ({safe(task.reason)})" if task.reason else ""
+    yield f"{click.style(safe(task.id), bold=True)}  {safe(task.type)}"
+    yield _field("status", click.style(cell.text, fg=cell.colour, dim=cell.dim or None) + reason)
+
+
+def _body(task: Task, now_ms: int) -> Iterator[str]:
+    yield _field("queue", f"{safe(task.queue)}, priority {task.priority}")
+    yield _field("attempt", f"{task.attempt} of {task.retry.max_attempts}" + _earlier(task))
+    yield _field("created", ago(task.created_ms, now_ms))
+    if task.due_ms is not None and not task.status.is_final and task.due_ms > now_ms:
+        yield _field("due", ago(task.due_ms, now_ms))
+    if task.started_ms is not None:
+        waited = f", {span(task.wait_ms)} after it was created" if task.wait_ms is not None else ""
+        yield _field("started", ago(task.started_ms, now_ms) + waited)
+    if task.finished_ms is not None:
+        ran = f", the last attempt ran {span(task.run_ms)}" if task.run_ms is not None else ""
+        yield _field("finished", ago(task.finished_ms, now_ms) + ran)
+    if task.worker:
+        yield _field("worker", safe(task.worker))
+    if task.cancel_requested and not task.status.is_final:
+        yield _field("cancel", "requested; its worker has been told")
+    if task.idempotency_key:
+        yield _field("key", safe(task.idempotency_key))
+
+
+def _earlier(task: Task) -> str:
+    return f" (and {task.previous_attempts} before it was requeued)" if task.previous_attempts else ""
+
+
+def _ending(task: Task) -> Iterator[str]:
+    yield _field("payload", _json(task.payload))
+    if task.result is not None:
+        cut = f" … ({task.result_size:,} bytes, only the beginning was kept)" if task.result_truncated else ""
+        yield _field("result", _json(task.result) + cut)
+    for error in task.errors:
+        yield _error(error)
+    if task.errors and task.status is not TaskStatus.SUCCEEDED:
+        yield from _traceback(task.errors[-1])
+
+
+def _error(error: AttemptError) -> str:
+    where = f" on {safe(error.worker)}" if error.worker else ""
+    took = f" after {span(error.ended_ms - error.started_ms)}" if error.started_ms and error.ended_ms else ""
+    return _field(f"error {error.attempt}", click.style(_one_line(error), fg="red") + where + took)
+
+
+def _traceback(error: AttemptError) -> Iterator[str]:
+    for line in error.traceback.rstrip().split("\n") if error.traceback else []:
+        yield " " * LABEL_WIDTH + click.style(safe(line), dim=True)
+
+
+def _one_line(error: AttemptError) -> str:
+    return safe(f"{error.type}: {error.message}" if error.message else error.type)
+
+
+def _field(label: str, value: str) -> str:
+    return f"{click.style(label.ljust(LABEL_WIDTH), dim=True)}{value}"
+
+
+def _json(value: bytes) -> str:
+    return clip(safe(value.decode(errors="replace")), VALUE_COLUMNS)

@@ -1,0 +1,222 @@
+"""`dtq dlq list|requeue|discard`: what became of tasks that failed for good, and giving them another life."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.options import CONTEXT, common
+from dtq_engine.cli.queues import actor
+from dtq_engine.cli.shapes import DeadLettersShape, VerbShape, dead_letter_shape, error_shape
+from dtq_engine.cli.text import Cell, ago, plural, safe
+from dtq_engine.errors import (
+    IdempotencyConflict,
+    InvalidTransition,
+    NewerRecord,
+    TaskNotFound,
+)
+from dtq_engine.model import DeadLetterEntry
+from dtq_engine.store import Store
+
+HEADERS = ("ID", "TYPE", "QUEUE", "DIED", "ATTEMPTS", "REASON", "ERROR")
+PAGE = 200
+
+Verb = Callable[[str, str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which dead letters a verb is for: these ids, or all (of a queue, of a type)."""
+
+    task_ids: Sequence[str]
+    queue: str | None
+    type: str | None
+    everything: bool
+
+    def check(self) -> None:
+        """Raise a usage error unless it is clear what is meant."""
+        in_bulk = self.everything or self.type is not None
+        if self.task_ids and in_bulk:
+            raise click.UsageError("Give ids, or --all or --type, but not both.")
+        if not self.task_ids and not in_bulk:
+            raise click.UsageError("Give the ids of dead letters, or --type, or --all.")
+
+    def find(self, store: Store) -> list[tuple[str, str | None]]:
+        """The ids meant, each with its queue where that is known."""
+        if self.task_ids:
+            return [(task_id, self.queue) for task_id in self.task_ids]
+        return [
+            (entry.task_id, entry.queue)
+            for entry in every_dead_letter(store, self.queue)
+            if self.type is None or entry.type == self.type
+        ]
+
+
+def every_dead_letter(store: Store, queue: str | None) -> Iterator[DeadLetterEntry]:
+    """All dead letters, newest first, a page at a time."""
+    cursor: str | None = None
+    while True:
+        page = store.inspect.dead_letters(queue=queue, limit=PAGE, cursor=cursor)
+        yield from page.items
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+@click.group(context_settings=CONTEXT, short_help="List, requeue or discard dead letters.")
+def dlq() -> None:
+    """Dead letters: tasks that failed for good; list, requeue or discard them."""
+
+
+@dlq.command("list", short_help="List dead letters.")
+@click.option("--queue", metavar="NAME", help="Only dead letters of this queue.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 200),
+    default=50,
+    metavar="NUMBER",
+    help="At most this many, 50 by default and 200 at once.",
+)
+@click.option("--cursor", metavar="TEXT", help="Go on where a listing ended.")
+@common
+@click.pass_obj
+def list_dead_letters(console: Console, queue: str | None, limit: int, cursor: str | None) -> int:
+    """List dead letters, newest first.
+
+    \b
+    Example:
+      dtq dlq list --queue reports
+    """
+    store = console.app().store
+    page = store.inspect.dead_letters(queue=queue, limit=limit, cursor=cursor)
+    if console.json:
+        console.emit(DeadLettersShape([dead_letter_shape(entry) for entry in page.items], page.cursor))
+        return 0
+    if page.items:
+        now_ms = store.now_ms()
+        console.show_table(HEADERS, [_row(entry, now_ms) for entry in page.items])
+        _tell_more(console, page.cursor)
+    else:
+        console.note("There are no dead letters.")
+    return 0
+
+
+def _tell_more(console: Console, cursor: str | None) -> None:
+    if cursor is not None:
+        console.note(f"There is more: repeat the command with --cursor {safe(cursor)}")
+    console.note("See one in full: dtq status ID. Give it another life: dtq dlq requeue ID.")
+
+
+def _row(entry: DeadLetterEntry, now_ms: int) -> Sequence[Cell]:
+    return (
+        Cell(safe(entry.task_id)),
+        Cell(safe(entry.type)),
+        Cell(safe(entry.queue)),
+        Cell(ago(entry.died_ms, now_ms), right=True),
+        Cell(str(entry.attempts), right=True),
+        Cell(safe(entry.reason)),
+        Cell(safe(entry.error), colour="red"),
+    )
+
+
+@dlq.command(short_help="Give dead tasks a new life.")
+@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All dead letters (of --queue).")
+@click.option("--type", "type_", metavar="TYPE", help="All dead letters of this type (and --queue).")
+@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+@click.pass_obj
+def requeue(
+    console: Console, *, task_ids: Sequence[str], everything: bool, type_: str | None, queue: str | None, yes: bool
+) -> int:
+    """Give dead (also failed or cancelled) tasks a new life, with all their attempts.
+
+    With --json a line for each task.
+
+    \b
+    Example:
+      dtq dlq requeue 01K8ME0V9VJ3X0D1M2Q6ZB7C5F
+      dtq dlq requeue --type reports.build --yes
+    """
+    store = console.app().store
+
+    def verb(task_id: str, queue: str | None) -> None:
+        store.control.requeue(task_id, queue=queue, actor=actor())
+
+    return _apply(console, store, Selection(task_ids, queue, type_, everything), ("requeue", verb), yes=yes)
+
+
+@dlq.command(short_help="Remove dead letters for good.")
+@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All dead letters (of --queue).")
+@click.option("--type", "type_", metavar="TYPE", help="All dead letters of this type (and --queue).")
+@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--reason", default="", help="Kept in the audit log.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+@click.pass_obj
+def discard(
+    console: Console,
+    *,
+    task_ids: Sequence[str],
+    everything: bool,
+    type_: str | None,
+    queue: str | None,
+    reason: str,
+    yes: bool,
+) -> int:
+    """Remove dead letters for good, with all that is known of their tasks.
+
+    With --json a line for each task.
+
+    \b
+    Example:
+      dtq dlq discard --type reports.build --queue reports
+    """
+    store = console.app().store
+
+    def verb(task_id: str, queue: str | None) -> None:
+        store.control.discard(task_id, queue=queue, actor=actor(), reason=reason)
+
+    return _apply(console, store, Selection(task_ids, queue, type_, everything), ("discard", verb), yes=yes)
+
+
+def _apply(console: Console, store: Store, selection: Selection, named: tuple[str, Verb], *, yes: bool) -> int:
+    selection.check()
+    name, _ = named
+    chosen = selection.find(store)
+    if not chosen:
+        console.note("There are no such dead letters.")
+        return 0
+    ask = not yes and (not selection.task_ids or name == "discard")
+    if ask and not _confirmed(f"{name.capitalize()} {plural(len(chosen), 'dead letter')}?"):
+        console.note("Nothing was done.")
+        return 1
+    done = sum(_one(console, task_id, queue, named) for task_id, queue in chosen)
+    if not console.json:
+        console.say(f"{name.capitalize()}{'d' if name.endswith('e') else 'ed'} {plural(done, 'task')}.")
+    return 0 if done == len(chosen) else 1
+
+
+def _confirmed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask at: repeat the command with --yes.")
+    return click.confirm(question, err=True)
+
+
+def _one(console: Console, task_id: str, queue: str | None, named: tuple[str, Verb]) -> bool:
+    name, verb = named
+    try:
+        verb(task_id, queue)
+    except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord) as error:
+        shape = error_shape(error)
+        console.warn(safe(shape.message))
+        if console.json:
+            console.emit_line(VerbShape(task_id, error=shape))
+        return False
+    if console.json:
+        console.emit_line(VerbShape(task_id, outcome=f"{name}d" if name.endswith("e") else f"{name}ed"))
+    return True

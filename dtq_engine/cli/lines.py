@@ -1,0 +1,109 @@
+"""Tasks as people write them down: options of a command, or a line of a file."""
+
+import difflib
+import re
+from datetime import datetime
+
+import msgspec
+
+from dtq_engine import ids
+from dtq_engine.cli.values import duration_s, instant
+from dtq_engine.engine import Dtq
+from dtq_engine.errors import InvalidTask
+from dtq_engine.model import NewTask
+from dtq_engine.options import Defaults, Options, read_options, task_maker
+
+
+class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One task as a line of NDJSON: `{"type": "reports.build", "payload": {"account_id": 7}}`.
+
+    All but `type` may be left out. `delay`, `expires_in` and `timeout` are seconds or durations
+    (`"5m"`); `run_at` is an ISO 8601 time. `payload` is kept byte for byte.
+    """
+
+    type: str
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | str | None = None
+    run_at: str | None = None
+    id: str | None = None
+    idempotency_key: str | None = None
+    expires_in: float | str | None = None
+    timeout: float | str | None = None
+    max_attempts: int | None = None
+    headers: dict[str, str] | None = None
+
+
+def read_line(line: bytes) -> Line:
+    """The task on a line of NDJSON. Raises InvalidTask."""
+    try:
+        return msgspec.json.decode(line, type=Line)
+    except msgspec.ValidationError as error:
+        raise InvalidTask("line", f"{_field_problem(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidTask("line", f"this is not a JSON object on one line: {error}.") from None
+
+
+def _field_problem(message: str) -> str:
+    """What msgspec found, with the field first: "delay: expected float, got array"."""
+    if found := re.fullmatch(r"Object contains unknown field `(.*)`", message):
+        near = difflib.get_close_matches(found[1], Line.__struct_fields__, n=1)
+        return f"{found[1]!r} is not a field of a task; " + (f"did you mean {near[0]!r}?" if near else "remove it")
+    what, _, where = message.replace("Object missing required", "the task lacks the").partition(" - at `$")
+    sentence = re.sub(r"`([^`]*)`", r"\1", what)
+    sentence = sentence[:1].lower() + sentence[1:]
+    place = where.strip(".`")
+    return f"{place}: {sentence}" if place else sentence
+
+
+def with_defaults(line: Line, defaults: Line) -> Line:
+    """The line, and the defaults where it does not say."""
+    given = {name: getattr(line, name) for name in Line.__struct_fields__ if getattr(line, name) is not None}
+    if line.delay is not None or line.run_at is not None:
+        given = {"delay": None, "run_at": None} | given
+    return msgspec.structs.replace(defaults, **given)
+
+
+def new_task(line: Line, app: Dtq) -> NewTask:
+    """The task that a line asks for; what it leaves open is as the app's handler, if it has one, decides.
+
+    Raises InvalidTask.
+    """
+    payload = bytes(line.payload)
+    handler = app.registry.get(line.type)
+    if handler is not None:
+        handler.bind_payload(payload)
+    defaults = Defaults() if handler is None else handler.defaults
+    options = _options(line)
+    make = task_maker(line.type, defaults, options, app.settings)
+    return make(id=options.id or ids.new_id(), payload=payload)
+
+
+def _options(line: Line) -> Options:
+    return read_options(
+        delay=_seconds("delay", line.delay),
+        run_at=_instant(line.run_at),
+        priority=line.priority,
+        queue=line.queue,
+        idempotency_key=line.idempotency_key,
+        expires_in=_seconds("expires_in", line.expires_in),
+        timeout=_seconds("timeout", line.timeout),
+        max_attempts=line.max_attempts,
+        headers=line.headers,
+        id=line.id,
+    )
+
+
+def _seconds(field: str, value: float | str | None) -> float | None:
+    try:
+        return duration_s(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise InvalidTask(field, f"{field}: {error}.") from None
+
+
+def _instant(value: str | None) -> datetime | None:
+    try:
+        return None if value is None else instant(value)
+    except ValueError as error:
+        raise InvalidTask("run_at", f"run_at: {error}.") from None

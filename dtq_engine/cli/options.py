@@ -1,0 +1,102 @@
+"""Options that several commands share, and how their text becomes values."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.lines import Line
+from dtq_engine.cli.values import duration_s, instant
+
+F = TypeVar("F", bound=Callable[..., Any])
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def common(command: F) -> F:
+    """`--json`, and `--app` for a command that only needs its settings; both are kept by the console."""
+    return _json_option(_app_option("Take the settings from your app, such as shop.tasks:app.")(command))
+
+
+def common_with_handlers(command: F) -> F:
+    """`--json`, and `--app` for a command that knows handlers."""
+    return _json_option(_app_option("Your app, such as shop.tasks:app.  [env: DTQ_TASKS]")(command))
+
+
+def _keep_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Console).json = value
+
+
+def _keep_app(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    ctx.ensure_object(Console).tasks = value
+
+
+_json_option = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_keep_json,
+    help="Print JSON instead of text for people.",
+)
+
+
+def _app_option(help: str) -> Callable[[F], F]:
+    return click.option("--app", metavar="MODULE:APP", expose_value=False, callback=_keep_app, help=help)
+
+
+def as_duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """Seconds; a usage error shows how durations are written."""
+    try:
+        return None if value is None else duration_s(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+def task_options(command: F) -> F:
+    """The options that describe a task; `described` makes a line of them."""
+    for option in reversed(_TASK_OPTIONS):
+        command = option(command)
+    return command
+
+
+def described(ctx: click.Context, type_: str) -> Line:
+    """The task that the options of this command describe."""
+    return Line(type=type_, **ctx.meta.get(_DESCRIBED, {}))
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    ctx.meta.setdefault(_DESCRIBED, {})[param.name] = value
+
+
+def _keep_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    _keep(ctx, param, as_duration(ctx, param, value))
+
+
+def _keep_instant(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    try:
+        _keep(ctx, param, value if value is None else instant(value).isoformat())
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+def _describing(
+    name: str, *, metavar: str, help: str, type: "click.ParamType[Any] | None" = None, callback: Callback = _keep
+) -> Callable[[F], F]:
+    return click.option(name, metavar=metavar, help=help, type=type, callback=callback, expose_value=False)
+
+
+_DESCRIBED = "dtq_engine.cli.described"
+_TASK_OPTIONS = (
+    _describing("--queue", metavar="NAME", help="Instead of the handler's queue, or `default`."),
+    _describing("--priority", type=click.IntRange(0, 9), metavar="0-9", help="9 is the most urgent, 5 the default."),
+    _describing("--delay", metavar="DURATION", callback=_keep_duration, help="Start no sooner than in this time."),
+    _describing("--run-at", metavar="TIME", callback=_keep_instant, help="Start no sooner than at 2026-10-31T08:00."),
+    _describing("--id", metavar="TEXT", help="The task's id, instead of a new one."),
+    _describing("--idempotency-key", metavar="TEXT", help="Submitting again under this key gives the same task."),
+    _describing("--expires-in", metavar="DURATION", callback=_keep_duration, help="Drop it unless started by then."),
+    _describing("--timeout", metavar="DURATION", callback=_keep_duration, help="How long an attempt may run."),
+    _describing("--max-attempts", type=click.IntRange(1, 100), metavar="NUMBER", help="How often it is tried."),
+)

@@ -1,0 +1,148 @@
+"""`dtq queues`, `dtq pause`, `dtq resume`: the queues at a glance, and holding one."""
+
+import difflib
+import getpass
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.options import as_duration, common
+from dtq_engine.cli.shapes import PauseShape, QueuesShape, queue_shape
+from dtq_engine.cli.text import Cell, number_cell, safe, span
+from dtq_engine.model import QueueStats
+from dtq_engine.store import Store
+
+HEADERS = (
+    "QUEUE",
+    "WAITING",
+    "OLDEST",
+    "RUNNING",
+    "DELAYED",
+    "RETRYING",
+    "BLOCKED",
+    "SUCCEEDED",
+    "DEAD",
+    "WORKERS",
+    "",
+)
+
+
+@click.command(short_help="Show the queues and what is in them.")
+@click.argument("names", metavar="[QUEUE]...", nargs=-1)
+@common
+@click.pass_obj
+def queues(console: Console, names: Sequence[str]) -> int:
+    """Show the queues: what waits, runs and has ended, and how many workers serve them.
+
+    \b
+    Example:
+      dtq queues
+      dtq queues --json | jq '.queues[] | select(.waiting > 1000) | .queue'
+    """
+    store = console.app().store
+    known = store.inspect.queues()
+    for name in names:
+        _must_be_known(name, known)
+    workers = live_workers(store)
+    stats = [store.inspect.queue(name) for name in names or sorted(known)]
+    if console.json:
+        console.emit(QueuesShape([queue_shape(each, workers[each.queue]) for each in stats]))
+    elif stats:
+        now_ms = store.now_ms()
+        console.show_table(HEADERS, [_row(each, workers[each.queue], now_ms) for each in stats])
+    else:
+        console.note("There is no queue yet; the first task submitted makes one: dtq submit TYPE.")
+    return 0
+
+
+@click.command(short_help="Let no further task of a queue start.")
+@click.argument("queue")
+@click.option("--reason", default="", help="Shown to whoever looks at the queue.")
+@click.option("--for", "seconds", metavar="DURATION", callback=as_duration, help="Resume by itself after this time.")
+@common
+@click.pass_obj
+def pause(console: Console, queue: str, reason: str, seconds: float | None) -> int:
+    """Let no further task of QUEUE start; what runs goes on, and submitting is still possible.
+
+    \b
+    Example:
+      dtq pause reports --reason "database upgrade" --for 30m
+    """
+    store = console.app().store
+    _must_be_known(queue, store.inspect.queues())
+    for_ms = None if seconds is None else round(seconds * 1000)
+    store.control.pause(queue, reason=reason, actor=actor(), for_ms=for_ms)
+    if console.json:
+        console.emit(PauseShape(queue, paused=True))
+    else:
+        how_long = f" for {span(for_ms)}" if for_ms is not None else f"; go on with: dtq resume {queue}"
+        console.say(f"{safe(queue)} is paused{how_long}")
+    return 0
+
+
+@click.command(short_help="Let the tasks of a queue start again.")
+@click.argument("queue")
+@common
+@click.pass_obj
+def resume(console: Console, queue: str) -> int:
+    """Let the tasks of QUEUE start again.
+
+    \b
+    Example:
+      dtq resume reports
+    """
+    store = console.app().store
+    _must_be_known(queue, store.inspect.queues())
+    store.control.resume(queue, actor=actor())
+    if console.json:
+        console.emit(PauseShape(queue, paused=False))
+    else:
+        console.say(f"{safe(queue)} goes on")
+    return 0
+
+
+def live_workers(store: Store) -> Counter[str]:
+    """How many live workers serve each queue."""
+    return Counter(queue for worker in store.workers.list() for queue in worker.queues)
+
+
+def actor() -> str:
+    """Who is at the keyboard, for the audit log."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "dtq"
+
+
+def _must_be_known(name: str, known: Sequence[str]) -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "see them all: dtq queues."
+    raise click.BadParameter(f"there is no queue {name!r}; {hint}", param_hint="QUEUE")
+
+
+def _row(stats: QueueStats, workers: int, now_ms: int) -> Sequence[Cell]:
+    oldest = None if stats.oldest_waiting_ms is None else now_ms - stats.oldest_waiting_ms
+    unserved = not workers and stats.waiting + stats.delayed + stats.retrying > 0
+    return (
+        Cell(safe(stats.queue)),
+        number_cell(stats.waiting),
+        Cell(span(oldest), dim=oldest is None, right=True),
+        number_cell(stats.running, colour="cyan"),
+        number_cell(stats.delayed),
+        number_cell(stats.retrying, colour="yellow"),
+        number_cell(stats.blocked, colour="magenta"),
+        number_cell(stats.succeeded, colour="green"),
+        number_cell(stats.dead_lettered + stats.failed, colour="red"),
+        number_cell(workers),
+        Cell(_remark(stats, unserved), colour="yellow"),
+    )
+
+
+def _remark(stats: QueueStats, unserved: bool) -> str:
+    if stats.paused:
+        return "paused" + (f": {safe(stats.pause_reason)}" if stats.pause_reason else "")
+    return "no worker serves it" if unserved else ""

@@ -1,0 +1,99 @@
+"""`dtq submit`: one task from the command line, or many from a file."""
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from dtq_engine.cli.bulk import Bulk
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.lines import Line, new_task
+from dtq_engine.cli.options import common_with_handlers, described, task_options
+from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
+from dtq_engine.cli.shapes import submitted_shape
+from dtq_engine.cli.text import safe, span, status_words
+from dtq_engine.cli.values import payload_of
+from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
+from dtq_engine.submission import submit_one
+
+
+@click.command(short_help="Submit a task, or many from a file.")
+@click.argument("type_", metavar="[TYPE]", required=False)
+@click.argument("words", metavar="[JSON | KEY=VALUE...]", nargs=-1)
+@click.option("--file", "file", type=click.File("rb"), metavar="FILE", help="Submit the tasks in FILE; - is stdin.")
+@task_options
+@click.option("--wait", metavar="[DURATION]", is_flag=False, flag_value=WAIT, callback=as_wait,
+              help="Wait for the task to end and print its result.")  # fmt: skip
+@common_with_handlers
+@click.pass_obj
+def submit(
+    console: Console, *, type_: str | None, words: Sequence[str], file: BinaryIO | None, wait: float | None
+) -> int:
+    """Submit a task of TYPE, and print its id.
+
+    The arguments of the task are a JSON object or KEY=VALUE pairs; a VALUE that is JSON counts as JSON.
+    Durations are written 30, 30s, 5m, 2h, 1d. What --app says about TYPE is used; other types are
+    submitted as they are given.
+
+    With --file each line is a task, {"type": …, "payload": {…}}, and may have the fields queue, priority,
+    delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts and headers; the options of the
+    command are for lines that do not say. A line that is refused does not stop the others (exit code 1).
+    With --json a line of JSON for each task.
+
+    \b
+    Example:
+      dtq submit reports.build account_id=7 month=2026-10 --delay 30s
+      dtq submit reports.build '{"account_id": 7, "month": "2026-10"}' --wait
+      dtq submit --file tasks.ndjson --queue night
+    """
+    line = described(click.get_current_context(), type_ or "")
+    if file is not None:
+        _refuse_with_file(line, wait)
+        return Bulk(console, console.app(handlers=True), line).run(file)
+    if type_ is None:
+        raise click.UsageError("Give the TYPE of the task, or --file.")
+    return _submit_one(console, line, words, wait)
+
+
+def _refuse_with_file(line: Line, wait: float | None) -> None:
+    singles = {
+        "TYPE": line.type,
+        "--id": line.id,
+        "--idempotency-key": line.idempotency_key,
+        "--wait": wait is not None,
+    }
+    if given := [name for name, value in singles.items() if value]:
+        raise click.UsageError(f"{' and '.join(given)} cannot be used with --file.")
+
+
+def _submit_one(console: Console, line: Line, words: Sequence[str], wait: float | None) -> int:
+    try:
+        line.payload = msgspec.Raw(payload_of(words))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", param_hint="JSON | KEY=VALUE") from None
+    app = console.app(handlers=True)
+    task = new_task(line, app)
+    receipt = submit_one(app.store, app.settings, task)
+    if wait is not None:
+        console.note(safe(receipt.id))
+        return show_result(console, wait_for(app, receipt.id, queue=receipt.queue, wait=wait))
+    _show(console, task, receipt)
+    return 0
+
+
+def _show(console: Console, task: NewTask, receipt: Receipt) -> None:
+    """The id alone on stdout, so that `id=$(dtq submit …)` works; what else there is to say beside it."""
+    if console.json:
+        console.emit(submitted_shape(receipt))
+        return
+    console.say(safe(receipt.id))
+    where = f"queue {safe(receipt.queue)}"
+    if receipt.outcome is not SubmitOutcome.NEW:
+        state = status_words(receipt.status) if receipt.status else "known"
+        console.note(f"It was submitted before and is {state}, in {where}.")
+    elif receipt.status is TaskStatus.PENDING:
+        when = f" for {span(task.delay_ms)}" if task.run_at_ms is None else ""
+        console.note(f"It is delayed{when}, in {where}.")
+    else:
+        console.note(f"It waits in {where}.")

@@ -1,0 +1,231 @@
+"""How dtq talks to Redis: standalone, Sentinel and Cluster, over TCP, TLS or a Unix socket.
+
+redis-py's own retries are off, because a script must be sent again under our rules: `Connection.call` resends
+until its patience ends and says whether the call may have been executed. Driver errors end here.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.retry import Retry as NoRetry
+from redis.sentinel import Sentinel
+
+from dtq_engine.config import Settings
+from dtq_engine.errors import MemoryFull, RedisDamaged, RedisRefused, RedisUnavailable
+from dtq_engine.links import REFUSED, ClusterLink, Command, Link, NotSent, PoolLink, ReplyLost
+from dtq_engine.subscription import Subscription, unavailable
+
+CONNECT_TIMEOUT_S = 1.5
+REPLY_TIMEOUT_S = 1.9
+BLOCKING_GRACE_S = 2.0
+NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
+NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a call is sent again, in seconds: while it surely was not executed, and once it may have been."""
+
+    unsent_s: float = 1.5
+    sent_s: float = 1.9
+
+
+class Connection:
+    """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork."""
+
+    def __init__(self, client: Any, link: Link, database: int) -> None:
+        self.client = client
+        self.database = database
+        self._link = link
+        self._turn = 0
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys are spread over slots, so that one command may only touch one queue."""
+        return isinstance(self.client, RedisCluster)
+
+    def call(self, *command: str | bytes | int | float, patience: Patience | None = None) -> Any:
+        """Send a command that may be sent again, until it is answered or `patience` ends.
+
+        Raises RedisUnavailable (`may_have_run` tells whether it can have been executed), MemoryFull when the
+        server has no memory for it, RedisDamaged when a key has the wrong type, and redis-py's
+        NoScriptError for an unknown script.
+        """
+        patience = patience or Patience()
+        started, pause, may_have_run = time.monotonic(), 0.01, False
+        while True:
+            try:
+                return self._exchange(command, REPLY_TIMEOUT_S)
+            except NotSent as error:
+                cause: Exception = error
+            except ReplyLost as error:
+                cause, may_have_run = error, True
+            limit = patience.sent_s if may_have_run else patience.unsent_s
+            if time.monotonic() - started + pause > limit:
+                raise unavailable(cause, may_have_run) from cause
+            time.sleep(pause * random.uniform(0.75, 1.25))
+            pause = min(0.5, pause * 2)
+
+    def once(self, *command: str | bytes | int | float, timeout_s: float = REPLY_TIMEOUT_S) -> Any:
+        """Send a command a single time, waiting `timeout_s` for the reply; raises as `call` does."""
+        try:
+            return self._exchange(command, timeout_s)
+        except NotSent as error:
+            raise unavailable(error) from error
+        except ReplyLost as error:
+            raise unavailable(error, may_have_run=True) from error
+
+    def _exchange(self, command: Command, timeout_s: float) -> Any:
+        try:
+            return self._link.exchange(command, timeout_s)
+        except NOT_NOW as error:
+            raise NotSent(str(error)) from error
+        except REFUSED as error:
+            raise RedisUnavailable(
+                f"Redis refused this user ({error}): check the name, password and rights."
+            ) from error
+        except OutOfMemoryError as error:
+            raise MemoryFull("Redis has reached its maxmemory: free some memory or raise the limit.") from error
+        except ResponseError as error:
+            if str(error).startswith(NOT_NOW_PREFIXES):
+                raise NotSent(str(error)) from error
+            if str(error).startswith(("WRONGTYPE", "DAMAGED")):
+                raise RedisDamaged(f"A key of dtq holds something else ({error}): restore it or delete it.") from error
+            if isinstance(error, NoScriptError):
+                raise
+            raise RedisRefused(
+                f"Redis refused a command of dtq ({error}): check its version and configuration."
+            ) from error
+
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Send reads in one go; an item that fails is its exception in the list. Raises RedisUnavailable."""
+        if not commands:
+            return []
+        pipe = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        try:
+            return list(pipe.execute(raise_on_error=False))
+        except (redis.RedisError, OSError) as error:
+            raise unavailable(error) from error
+
+    def pop(self, keys: Sequence[str]) -> str | None:
+        """Pop one token from the first of these lists that has any: that key's name, else None."""
+        for group in self._groups(keys):
+            reply = self.call("LMPOP", len(group), *group, "LEFT")
+            if reply:
+                return str(reply[0].decode())
+        return None
+
+    def blpop(self, keys: Sequence[str], timeout_s: float) -> str | None:
+        """As `pop`, but wait up to `timeout_s` seconds (more than 0) for a token to come."""
+        groups = self._groups(keys)
+        if len(groups) > 1:
+            # BLPOP over slots is refused: look at all, then wait a little at each in turn.
+            if found := self.pop(keys):
+                return found
+            self._turn += 1
+            groups, timeout_s = [groups[self._turn % len(groups)]], min(timeout_s, 0.1)
+        reply = self.once("BLPOP", *groups[0], f"{timeout_s:.3f}", timeout_s=timeout_s + BLOCKING_GRACE_S)
+        return None if reply is None else str(reply[0].decode())
+
+    def _groups(self, keys: Sequence[str]) -> list[list[str]]:
+        if not self.is_cluster:
+            return [list(keys)] if keys else []
+        by_slot: dict[int, list[str]] = {}
+        for key in keys:
+            by_slot.setdefault(key_slot(key.encode()), []).append(key)
+        return list(by_slot.values())
+
+    def listen(self, channels: Sequence[str]) -> Subscription:
+        """Messages of these channels, from the moment the context is entered."""
+        return Subscription(self.client.pubsub(), channels)
+
+    def ping(self) -> None:
+        """Raise RedisUnavailable unless Redis answers now."""
+        self.once("PING")
+
+    def info(self, section: str) -> dict[str, str]:
+        """A section of INFO by name; empty where the server does not offer it. Raises RedisUnavailable."""
+        try:
+            reply = self.call("INFO", section)
+        except RedisRefused:
+            return {}
+        return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self.client.close()
+
+
+def connect(settings: Settings) -> Connection:
+    """A connection as `settings.redis_url` says; no socket is opened yet."""
+    url = urlsplit(settings.redis_url)
+    if url.scheme.endswith("+cluster"):
+        return _connect_cluster(settings.redis_url)
+    if url.scheme.endswith("+sentinel"):
+        return _over_pool(_sentinel_client(settings.redis_url))
+    client: Any = redis.Redis
+    return _over_pool(client.from_url(settings.redis_url, **_options()))
+
+
+def over_client(client: Any) -> Connection:
+    """A connection over a client that exists already, such as fakeredis'."""
+    return _over_pool(client)
+
+
+def _over_pool(client: Any) -> Connection:
+    pool = client.connection_pool
+    return Connection(client, PoolLink(pool), int(pool.connection_kwargs.get("db") or 0))
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": REPLY_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": True,
+        "retry": NoRetry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+
+
+def _connect_cluster(url: str) -> Connection:
+    client = RedisCluster.from_url(url.replace("+cluster", "", 1), **_options())
+    return Connection(client, ClusterLink(client), 0)
+
+
+def _sentinel_client(url: str) -> Any:
+    """`redis+sentinel://user:password@host:port,host:port/service/db?option=value`."""
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    service, _, database = parts.path.strip("/").partition("/")
+    options = _options() | dict(parse_qsl(parts.query)) | {"db": int(database or 0)}
+    if password:
+        options |= {"username": unquote(user) or None, "password": unquote(password)}
+    if parts.scheme.startswith("rediss"):
+        options["ssl"] = True
+    sentinels = [(host, int(port or 26379)) for host, _, port in (item.partition(":") for item in hosts.split(","))]
+    timeouts = {"socket_timeout": REPLY_TIMEOUT_S, "socket_connect_timeout": CONNECT_TIMEOUT_S}
+    manager: Any = Sentinel(sentinels, sentinel_kwargs=timeouts)  # type: ignore[no-untyped-call]
+    return manager.master_for(service or "mymaster", **options)

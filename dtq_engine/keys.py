@@ -1,0 +1,173 @@
+"""The name of every key and channel, in one place. `lua/_lib.lua` builds the same names; a test compares them.
+
+All keys of one queue carry its name as a hash tag, `{queue}`, so that they share a slot of a Redis Cluster
+and one script may touch them all. Global keys are never written by a script that also writes a queue.
+"""
+
+from dataclasses import dataclass
+
+from dtq_engine.model import FINAL, TaskStatus
+
+PRIORITIES = range(9, -1, -1)
+"""The bands of a queue, the most urgent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names under one prefix; channel names carry the database number too, as Redis does not part them."""
+
+    prefix: str = "dtq"
+    database: int = 0
+
+    # One queue
+
+    def queue(self, queue: str) -> str:
+        """String: the marker of a registered queue; it routes the scripts."""
+        return f"{self.prefix}:queue:{{{queue}}}"
+
+    def paused(self, queue: str) -> str:
+        """String: who paused the queue, why, since when and until when, as JSON."""
+        return f"{self.queue(queue)}:paused"
+
+    def stream(self, queue: str, priority: int) -> str:
+        """Stream: waiting and running deliveries of one band; an entry holds a task id."""
+        return f"{self.prefix}:stream:{{{queue}}}:p{priority}"
+
+    def dead_letters(self, queue: str) -> str:
+        """Stream: the dead letters, oldest first."""
+        return f"{self.prefix}:stream:dead-letter:{{{queue}}}"
+
+    def schedule(self, queue: str) -> str:
+        """Sorted set: PENDING ids by the ms when they are due."""
+        return f"{self.prefix}:schedule:{{{queue}}}"
+
+    def retry_schedule(self, queue: str) -> str:
+        """Sorted set: RETRYING ids by the ms when they are due."""
+        return f"{self.prefix}:retry:schedule:{{{queue}}}"
+
+    def blocked(self, queue: str) -> str:
+        """Sorted set: BLOCKED ids by the ms of the next look."""
+        return f"{self.prefix}:blocked:{{{queue}}}"
+
+    def index(self, queue: str, status: TaskStatus) -> str:
+        """Sorted set: ids that ended as `status`, by the ms of their end."""
+        return f"{self.prefix}:tasks:{status.value}:{{{queue}}}"
+
+    def counters(self, queue: str) -> str:
+        """Hash: exact totals and histogram buckets by task type."""
+        return f"{self.prefix}:counters:{{{queue}}}"
+
+    def events(self, queue: str) -> str:
+        """Stream: the event log."""
+        return f"{self.prefix}:stream:events:{{{queue}}}"
+
+    def audit(self, queue: str) -> str:
+        """Stream: what operators did."""
+        return f"{self.prefix}:stream:audit:{{{queue}}}"
+
+    def wake(self, queue: str) -> str:
+        """List: tokens that wake idle workers."""
+        return f"{self.prefix}:wake:{{{queue}}}"
+
+    def wake_schedule(self, queue: str) -> str:
+        """List: tokens that wake the scheduler when a schedule has a new head."""
+        return f"{self.prefix}:wake:schedule:{{{queue}}}"
+
+    def types(self, queue: str, digest: str) -> str:
+        """Set: the task types that a build of workers knows."""
+        return f"{self.prefix}:types:{{{queue}}}:{digest}"
+
+    def claim(self, queue: str, worker: str, token: str) -> str:
+        """String: the ids of one claim, for when it is sent again."""
+        return f"{self.prefix}:claim:{{{queue}}}:{worker}:{token}"
+
+    def request(self, queue: str, request: str) -> str:
+        """String: the answer to an operator's request, for when it is sent again."""
+        return f"{self.prefix}:request:{{{queue}}}:{request}"
+
+    def pulse(self, queue: str) -> str:
+        """String: when heartbeats or reapers last saw Redis' clock, and when it last stood still."""
+        return f"{self.prefix}:pulse:{{{queue}}}"
+
+    def clock(self, queue: str) -> str:
+        """String: ms that tests moved the clock by; absent in production."""
+        return f"{self.prefix}:clock:{{{queue}}}"
+
+    def scratch(self, queue: str) -> str:
+        """Never exists: the key whose DEL opens a script."""
+        return f"{self.prefix}:scratch:{{{queue}}}"
+
+    # One task
+
+    def task(self, queue: str, task_id: str) -> str:
+        """Hash: the record, which is the truth about the task."""
+        return f"{self.prefix}:task:{{{queue}}}:{task_id}"
+
+    def payload(self, queue: str, task_id: str) -> str:
+        """String: a payload of over 64 bytes."""
+        return f"{self.prefix}:payload:{{{queue}}}:{task_id}"
+
+    def headers(self, queue: str, task_id: str) -> str:
+        """String: headers of over 64 bytes."""
+        return f"{self.prefix}:headers:{{{queue}}}:{task_id}"
+
+    def errors(self, queue: str, task_id: str) -> str:
+        """List: how the last ten attempts failed, oldest first."""
+        return f"{self.prefix}:errors:{{{queue}}}:{task_id}"
+
+    def result(self, queue: str, task_id: str) -> str:
+        """String: a result of over 64 bytes."""
+        return f"{self.prefix}:result:{{{queue}}}:{task_id}"
+
+    def satellites(self, queue: str, task_id: str) -> tuple[str, ...]:
+        """All the side keys a task can have; they live and go with its record."""
+        return (
+            self.payload(queue, task_id),
+            self.headers(queue, task_id),
+            self.errors(queue, task_id),
+            self.result(queue, task_id),
+        )
+
+    def idempotency(self, queue: str, key: str) -> str:
+        """String: fingerprint, task id and state behind an idempotency key."""
+        return f"{self.prefix}:idempotency:{{{queue}}}:{key}"
+
+    # The whole deployment
+
+    def queues(self) -> str:
+        """Set: the names of all queues."""
+        return f"{self.prefix}:queues"
+
+    def workers(self) -> str:
+        """Set: the ids of workers that have been seen."""
+        return f"{self.prefix}:workers"
+
+    def worker(self, worker: str) -> str:
+        """Hash: what a worker last said of itself; gone when it stops saying so."""
+        return f"{self.prefix}:worker:{worker}"
+
+    def leader(self) -> str:
+        """String: the token of the scheduler that leads."""
+        return f"{self.prefix}:lock:scheduler"
+
+    # Channels
+
+    def channels(self) -> str:
+        """What every channel begins with."""
+        return f"{self.prefix}:{self.database}"
+
+    def control_channel(self, worker: str) -> str:
+        """Channel: cancel requests to one worker."""
+        return f"{self.channels()}:control:{worker}"
+
+    def done_channel(self, process: str) -> str:
+        """Channel: ends of tasks that one process waits for (`*`: that any process may wait for)."""
+        return f"{self.channels()}:done:{process}"
+
+    def events_channel(self, queue: str) -> str:
+        """Channel: the events of one queue as they happen."""
+        return f"{self.channels()}:events:{{{queue}}}"
+
+    def indexes(self, queue: str) -> dict[TaskStatus, str]:
+        """The index of each final status."""
+        return {status: self.index(queue, status) for status in FINAL}

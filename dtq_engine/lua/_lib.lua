@@ -1,0 +1,445 @@
+-- _lib: what every queue script shares. It is put in front of each of them; it makes no call by itself.
+--
+-- KEYS[1] dtq:queue:{q}   routes the call to the queue's slot; prefix and queue are read off it, and every
+--                         other key is built below, in the queue's slot (keys.py builds the same names)
+-- ARGV[1] settings        the caller's, as JSON: channel, retention_ms, keep, result_ms, idem_ms, dlq, dlq_max, dlq_ms
+--
+-- Fields of a task's record, short because every waiting task pays for them:
+--   v version     s state        t type         p priority    c created_ms   d payload up to 64 bytes
+--   r retry numbers and timeout_ms              z expires_ms  i idempotency key
+--   e entry       a attempt      f fence        k token       j token of the last recorded outcome
+--   w worker      O 'r': held by a reaper       b started_ms  l lease_ms     h headers up to 64 bytes
+--   x cancel asked                n restarts    y lease expiries             S satellite keys: p h e r
+--   F finished_ms R result up to 64 bytes       G true size of a cut result  K '0': do not keep the result
+--   E dead letter m reason       P previous attempts          W processes that wait for the end
+--   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
+
+local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
+local VERSION = 1
+local SMALL = 64             -- a hash value over 64 bytes ends the compact encoding
+local FINAL = {S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
+local STATUS = {P = 'pending', Q = 'queued', R = 'running', T = 'retrying', B = 'blocked', S = 'succeeded',
+  F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
+local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result'}
+
+local function queue_key(name) return PREFIX .. ':' .. name .. ':{' .. QUEUE .. '}' end
+
+local TASK = queue_key('task') .. ':'
+local STREAM = queue_key('stream') .. ':p'
+local DEAD = queue_key('stream:dead-letter')
+local SCHEDULE, RETRY, BLOCKED = queue_key('schedule'), queue_key('retry:schedule'), queue_key('blocked')
+local SCHEDULED = {P = SCHEDULE, T = RETRY, B = BLOCKED}
+local COUNTERS, EVENTS, AUDIT = queue_key('counters'), queue_key('stream:events'), queue_key('stream:audit')
+local PAUSED, WAKE, WAKE_SCHEDULE = KEYS[1] .. ':paused', queue_key('wake'), queue_key('wake:schedule')
+
+local function satellite(letter, id) return queue_key(SATELLITE[letter]) .. ':' .. id end
+local function index_key(state) return queue_key('tasks:' .. FINAL[state]) end
+local function idempotency_key(key) return queue_key('idempotency') .. ':' .. key end
+
+-- Time ----------------------------------------------------------------------------------------------
+
+local function raw_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- Redis' clock, plus what the tests moved it by.
+local function now_ms() return raw_ms() + (tonumber(redis.call('GET', queue_key('clock')) or 0)) end
+
+-- A number as whole digits: Lua prints large ones as 1.7e+12. The same few come again and again.
+local digits = {}
+local function whole(number)
+  if not digits[number] then digits[number] = string.format('%.0f', number) end
+  return digits[number]
+end
+
+local settings
+-- The caller's settings; most calls never need them.
+local function conf()
+  settings = settings or cjson.decode(ARGV[1])
+  return settings
+end
+
+-- Guards --------------------------------------------------------------------------------------------
+
+-- A server at maxmemory refuses a script whose first write needs memory; after a DEL it lets it go on.
+local function open() redis.call('DEL', queue_key('scratch')) end
+
+-- damaged(key, type, …): an error reply when a shared key holds another type, before anything is written.
+local function damaged(...)
+  local want = {...}
+  for i = 1, #want, 2 do
+    local kind = redis.call('TYPE', want[i])['ok']
+    if kind ~= 'none' and kind ~= want[i + 1] then
+      return redis.error_reply('DAMAGED ' .. want[i] .. ' is a ' .. kind .. ', not a ' .. want[i + 1])
+    end
+  end
+end
+
+-- What a string holds; nil when there is none, or when the key is no string.
+local function text(key)
+  local value = redis.pcall('GET', key)
+  return type(value) == 'string' and value or nil
+end
+
+-- The record as a table by field letter; empty when there is none, or when the key is no hash.
+local function read(id)
+  local flat, record = redis.pcall('HGETALL', TASK .. id), {}
+  if flat.err then return record end
+  for i = 1, #flat, 2 do record[flat[i]] = flat[i + 1] end
+  return record
+end
+
+-- A record's limits: the last of its numbers is the timeout; its deadline follows from its start.
+local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d+ %d+ %d+ %d+ (%d+)$')) end
+local function deadline_of(record) return (tonumber(record.b) or 0) + (timeout_of(record) or 0) end
+
+-- Its priority; nil when it is none.
+local function band(record) return string.match(record.p or '', '^%d$') end
+
+-- As damaged(), for the streams of these records.
+local function damaged_bands(records)
+  local want = {}
+  for _, record in ipairs(records) do want[STREAM .. (band(record) or 5)] = true end
+  for stream in pairs(want) do
+    local bad = damaged(stream, 'stream')
+    if bad then return bad end
+  end
+end
+
+local function is_newer(record) return (tonumber(record.v) or 0) > VERSION end
+
+-- Counters and events: collected while a script runs, written once by finish(). -----------------------
+
+local counts, histograms, lines, labels = {}, {}, {}, {}
+
+-- The counter label of a task type: beyond 1,000 types all new ones share `_other`.
+local function label(type, register)
+  if labels[type] then return labels[type] end
+  labels[type] = type
+  if redis.pcall('HEXISTS', COUNTERS, type .. ' submitted') == 0 then
+    local known = register and redis.pcall('HINCRBY', COUNTERS, '_types', 1) or 0
+    if not register or (tonumber(known) or 0) > 1000 then labels[type] = '_other' end
+  end
+  return labels[type]
+end
+
+local function count(type, name, by)
+  local of_type = counts[type] or {}
+  counts[type] = of_type
+  of_type[name] = (of_type[name] or 0) + (by or 1)
+end
+
+-- One observation: bucket k holds durations of up to 2^k ms.
+local LOG2 = math.log(2)
+local function observe(type, name, ms)
+  local of_type = histograms[type] or {}
+  histograms[type] = of_type
+  local buckets = of_type[name] or {ms = 0}
+  of_type[name] = buckets
+  local bucket = ms <= 1 and 0 or math.ceil(math.log(ms) / LOG2 - 1e-9)
+  buckets[bucket] = (buckets[bucket] or 0) + 1
+  buckets.ms = buckets.ms + math.max(0, ms)
+end
+
+local function write_counters()
+  for type, of_type in pairs(histograms) do
+    for name, buckets in pairs(of_type) do
+      for bucket, number in pairs(buckets) do count(type, name .. (bucket == 'ms' and '_ms' or ' ' .. bucket), number) end
+    end
+  end
+  for type, of_type in pairs(counts) do
+    for name, by in pairs(of_type) do redis.pcall('HINCRBY', COUNTERS, label(type) .. ' ' .. name, whole(by)) end
+  end
+end
+
+-- Lines of blank-separated words: what, task id, task type, attempt, worker, detail.
+local function event(what, id, record, detail)
+  local worker = (record.w and record.w ~= '') and record.w or '-'
+  lines[#lines + 1] = what .. ' ' .. id .. ' ' .. (record.t or '-') .. ' ' .. (record.a or '0') .. ' ' .. worker .. ' '
+    .. (detail and string.gsub(detail, '%s', '_') or '-')
+end
+
+-- One log entry and one PUBLISH per script call. An entry's id is the number of its last event, so that
+-- the log is bounded by events, not by entries, and a reader sees a gap.
+local function write_events(now)
+  local last = redis.pcall('HINCRBY', COUNTERS, '_events', #lines)
+  if type(last) ~= 'number' then return end
+  local text = table.concat(lines, '\n')
+  local function add()
+    return redis.pcall('XADD', EVENTS, 'MINID', '~', whole(math.max(0, last - 10000)), whole(last) .. '-0', 't', whole(now), 'd', text)
+  end
+  local reply = add()
+  if reply.err then
+    redis.pcall('DEL', EVENTS)
+    add()
+  end
+  redis.pcall('PUBLISH', conf().channel .. ':events:{' .. QUEUE .. '}', whole(last) .. ' ' .. whole(now) .. '\n' .. text)
+end
+
+-- Wake-ups --------------------------------------------------------------------------------------------
+
+local wake, earliest = false, nil
+
+local function push_token(key)
+  local length = redis.pcall('LPUSH', key, '1')
+  if type(length) == 'number' and length > 64 then redis.pcall('LTRIM', key, 0, 31) end
+end
+
+-- Tell an idle worker that this queue has work, unless it is paused.
+local function wake_worker() if redis.pcall('EXISTS', PAUSED) ~= 1 then push_token(WAKE) end end
+
+-- Every script that writes ends with this.
+local function finish(now)
+  write_counters()
+  if #lines > 0 then write_events(now) end
+  if wake then wake_worker() end
+  if earliest then
+    for _, key in ipairs({SCHEDULE, RETRY, BLOCKED}) do
+      local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+      if head[2] and tonumber(head[2]) == earliest then return push_token(WAKE_SCHEDULE) end
+    end
+  end
+end
+
+-- Moves -----------------------------------------------------------------------------------------------
+
+local acks = {}
+
+-- Take a delivery out of its stream; written by flush_acks, one XACK and one XDEL for all of a stream.
+local function ack(priority, entry)
+  local stream = STREAM .. priority
+  acks[stream] = acks[stream] or {}
+  table.insert(acks[stream], entry)
+end
+
+local function flush_acks()
+  for stream, entries in pairs(acks) do
+    redis.call('XACK', stream, 'workers', unpack(entries))
+    redis.call('XDEL', stream, unpack(entries))
+  end
+  acks = {}
+end
+
+local function set(id, ...) redis.call('HSET', TASK .. id, ...) end
+
+-- Make a task available: → QUEUED.
+local function push(id, priority, ...)
+  local entry = redis.call('XADD', STREAM .. priority, '*', 'i', id)
+  set(id, 's', 'Q', 'e', entry, ...)
+  wake = true
+end
+
+-- Let a task wait in one of the three schedules until `due`: → PENDING, RETRYING or BLOCKED.
+local function park(id, schedule, state, due, ...)
+  redis.call('ZADD', schedule, whole(due), id)
+  set(id, 's', state, 'e', '', ...)
+  if not earliest or due < earliest then earliest = due end
+end
+
+-- Add a satellite's letter to the record, so that settle, trim and requeue know which keys exist.
+local function note_satellite(id, record, letter)
+  if not string.find(record.S or '', letter, 1, true) then
+    record.S = (record.S or '') .. letter
+    set(id, 'S', record.S)
+  end
+end
+
+local function delete_task(id)
+  local doomed = {TASK .. id}
+  for letter in pairs(SATELLITE) do doomed[#doomed + 1] = satellite(letter, id) end
+  redis.call('DEL', unpack(doomed))
+end
+
+-- How an attempt ended, as JSON made by the caller: the last ten are kept.
+local function keep_error(id, record, now, json)
+  local key = satellite('e', id)
+  local entry = whole(now) .. ' ' .. json
+  if type(redis.pcall('RPUSH', key, entry)) ~= 'number' then
+    redis.call('DEL', key)
+    redis.call('RPUSH', key, entry)
+  end
+  redis.call('LTRIM', key, -10, -1)
+  note_satellite(id, record, 'e')
+end
+
+-- What a worker needs to run a task, or a reaper to decide on it (the worker that was lost, too); store/records.py reads it.
+local function describe(id, record)
+  local out = {id, record.t or '', record.p or '', record.e or '', record.a or '', record.f or '', record.c or '', record.b or '',
+    record.l or '', record.r or '', record.d or text(satellite('p', id)) or ''}
+  local headers = record.h or (record.S and string.find(record.S, 'h', 1, true) and text(satellite('h', id)))
+  if headers or record.n or record.y or record.K or record.Z or record.x then
+    for _, value in ipairs({record.n or '0', record.y or '0', record.K or '', record.Z or '', record.x or '', headers or '',
+      record.w or ''}) do
+      out[#out + 1] = value
+    end
+  end
+  return out
+end
+
+-- When Redis last came back after it stood still, by its own clock (0: not known to have). Reapers and
+-- heartbeats call this every few seconds; a silence of over 10 s means that idle times count from now.
+local function pulse(real)
+  local last, resumed = string.match(text(queue_key('pulse')) or '', '^(%d+) (%d+)$')
+  last, resumed = tonumber(last), tonumber(resumed) or 0
+  if last and real - last > 10000 then resumed = real end
+  if not last or real - last > 1000 then redis.call('SET', queue_key('pulse'), whole(real) .. ' ' .. whole(resumed)) end
+  return resumed
+end
+
+-- Retention -------------------------------------------------------------------------------------------
+
+-- No finished task goes before this time, whatever the limits say: a submit or finalize that is sent again
+-- must meet the record of the first one.
+local GUARD_MS = 60000
+
+-- How long a task that ended as `state` lives, unless trim comes first.
+local function lifetime(state)
+  if state == 'D' then return whole(math.max(GUARD_MS, conf().dlq_ms)) end
+  return whole(math.max(GUARD_MS, conf().retention_ms, state == 'S' and conf().result_ms or 0))
+end
+
+-- Dead letters over the bounds go, each with its task and history; they live exactly equally long.
+local function trim_dead_letters(now)
+  local excess = redis.call('XLEN', DEAD) - conf().dlq_max
+  for _ = 1, 100 do
+    local letter, fields = redis.call('XRANGE', DEAD, '-', '+', 'COUNT', 1)[1], {}
+    if not letter then return end
+    for i = 1, #letter[2], 2 do fields[letter[2][i]] = letter[2][i + 1] end
+    local died = tonumber(fields.d) or 0
+    if died > now - GUARD_MS or (excess <= 0 and died > now - conf().dlq_ms) then return end
+    excess = excess - 1
+    redis.call('XDEL', DEAD, letter[1])
+    local own = fields.i and redis.pcall('HGET', TASK .. fields.i, 'E')
+    if own == letter[1] then delete_task(fields.i) end
+    -- A record that expired before its letter has left its place in the index.
+    if own == letter[1] or own == false then redis.call('ZREM', index_key('D'), fields.i) end
+    count(fields.t or '_other', 'dead_letters_trimmed')
+  end
+end
+
+-- Whether trim may delete this finished task; it is GUARD_MS old and holds no result that is still to be kept.
+local function may_trim(record, state, ended, now)
+  if record.s ~= state or tonumber(record.F) ~= ended then return true, false end
+  local holds_result = record.R or record.G or string.find(record.S or '', 'r', 1, true)
+  local keep = (holds_result and state == 'S') and math.max(GUARD_MS, conf().result_ms) or GUARD_MS
+  return ended <= now - keep, true
+end
+
+-- Look at up to `looks` of the oldest tasks that ended as `state`: too old ones go, and of the succeeded
+-- ones all over `keep`. Members that a result still guards are passed over: their number is remembered, and
+-- forgotten when the oldest may be old enough. Returns how many members went.
+local function trim_finished(state, now, looks)
+  local index, passed_field = index_key(state), '_passed_' .. state
+  local oldest = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
+  if not oldest[1] then return 0 end
+  local passed = tonumber(redis.pcall('HGET', COUNTERS, passed_field) or 0) or 0
+  if passed > 0 and tonumber(oldest[2]) <= now - conf().result_ms then passed = 0 end
+  local excess = state == 'S' and redis.call('ZCARD', index) - conf().keep or 0
+  if excess <= 0 and tonumber(oldest[2]) > now - conf().retention_ms then return 0 end
+  local members, gone, before = redis.call('ZRANGE', index, passed, passed + looks - 1, 'WITHSCORES'), {}, passed
+  for i = 1, #members, 2 do
+    local id, ended = members[i], tonumber(members[i + 1])
+    if #gone >= excess - passed and ended > now - conf().retention_ms then break end
+    local free, is_mine = may_trim(read(id), state, ended, now)
+    if free then
+      if is_mine then delete_task(id) end
+      gone[#gone + 1] = id
+    elseif ended > now - GUARD_MS then break
+    else passed = passed + 1 end
+  end
+  if #gone > 0 then redis.call('ZREM', index, unpack(gone)) end
+  if passed ~= before then redis.pcall('HSET', COUNTERS, passed_field, passed) end
+  return #gone
+end
+
+-- The end ---------------------------------------------------------------------------------------------
+
+local ended = {}
+
+local function expire(id, record, ttl)
+  redis.call('PEXPIRE', TASK .. id, ttl)
+  for letter in string.gmatch(record.S or '', '.') do redis.call('PEXPIRE', satellite(letter, id), ttl) end
+end
+
+-- An idempotency key outlives its task by `idem_ms` and then answers with the final state.
+local function end_idempotency(id, record, state)
+  local key = idempotency_key(record.i)
+  local print, holder = string.match(text(key) or '', '^(%S+) (%S+)')
+  if holder == id then redis.call('SET', key, print .. ' ' .. id .. ' ' .. state, 'PX', conf().idem_ms) end
+end
+
+local function tell_waiters(id, record, state)
+  for process in string.gmatch(record.W, '%S+') do
+    redis.pcall('PUBLISH', conf().channel .. ':done:' .. process, id .. ' ' .. FINAL[state])
+  end
+end
+
+local SETTLED_EVENT = {S = 'TASK_SUCCEEDED', F = 'TASK_FAILED', D = 'TASK_DEAD_LETTERED', C = 'TASK_CANCELLED', E = 'TASK_EXPIRED'}
+
+-- settle: the only way to end a task. The caller has taken it out of streams and schedules; `...` are more
+-- fields for the record. What a requeue needs (payload, history, headers) stays with it.
+local function settle(id, record, state, now, detail, ...)
+  set(id, 's', state, 'F', whole(now), ...)
+  expire(id, record, lifetime(state))
+  if record.i then end_idempotency(id, record, state) end
+  if record.W then tell_waiters(id, record, state) end
+  ended[state] = ended[state] or {}
+  table.insert(ended[state], whole(now))
+  table.insert(ended[state], id)
+  local task_type = record.t or '_other'
+  count(task_type, FINAL[state])
+  if record.b then observe(task_type, 'execution', now - record.b) end
+  if record.c then observe(task_type, 'duration', now - record.c) end
+  event(SETTLED_EVENT[state], id, record, detail)
+end
+
+local function add_letter(id, record, now, reason, summary)
+  local letter = redis.call('XADD', DEAD, '*', 'i', id, 't', record.t or '', 'r', reason, 'x', summary,
+    'a', record.a or 0, 'w', record.w or '', 'd', whole(now))
+  set(id, 'E', letter)
+end
+
+-- The end without success: a dead letter, or FAILED where dead-lettering is off.
+local function die(id, record, now, reason, summary)
+  if not conf().dlq then return settle(id, record, 'F', now, reason, 'm', reason) end
+  add_letter(id, record, now, reason, summary)
+  settle(id, record, 'D', now, reason, 'm', reason)
+end
+
+-- Index what this call ended, then trim about as much as it added.
+local function flush_ended(now)
+  for state, members in pairs(ended) do
+    redis.call('ZADD', index_key(state), unpack(members))
+    if state == 'D' then trim_dead_letters(now) else trim_finished(state, now, math.min(200, #members)) end
+  end
+  ended = {}
+end
+
+-- The shared keys that settle writes to; to be checked by damaged() before the first write.
+local function settle_keys()
+  return DEAD, 'stream', index_key('S'), 'zset', index_key('F'), 'zset', index_key('D'), 'zset',
+    index_key('C'), 'zset', index_key('E'), 'zset'
+end
+
+-- Park a task that no worker here can run: 1 s, doubling up to 60 s; after the grace time it dies, unless it is
+-- a newer release's to judge.
+local function block(id, record, now, reason, grace_ms)
+  local since, times = tonumber(record.B) or now, tonumber(record.N) or 0
+  if now - since > grace_ms and not is_newer(record) then return die(id, record, now, reason, reason) end
+  park(id, BLOCKED, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
+end
+
+-- Requests of operators: answered again when sent again, and audited where they act. -------------------
+
+local function remember(request, answer)
+  redis.call('SET', queue_key('request') .. ':' .. request, answer, 'PX', 120000)
+  return answer
+end
+
+local function remembered(request) return redis.call('GET', queue_key('request') .. ':' .. request) end
+
+local function audit(now, action, target, actor, reason, request, number)
+  redis.pcall('XADD', AUDIT, 'MAXLEN', '~', 10000, '*', 't', whole(now), 'action', action, 'target', target,
+    'actor', actor, 'reason', reason, 'request', request, 'count', number or 1)
+end

@@ -1,0 +1,24 @@
+-- announce: publish the task types that a build of workers knows, and free the tasks that waited for one.
+--
+-- ARGV     [2] digest  [3] time to live in ms, then the types
+-- Returns  OK
+
+open()
+local key = queue_key('types') .. ':' .. ARGV[2]
+local bad = damaged(key, 'set', BLOCKED, 'zset')
+if bad then return bad end
+local is_news = redis.call('EXISTS', key) == 0
+redis.call('SADD', key, '', unpack(ARGV, 4))
+redis.call('PEXPIRE', key, ARGV[3])
+if is_news then
+  local now, known = now_ms(), {}
+  for i = 4, #ARGV do known['unknown_task_type:' .. ARGV[i]] = true end
+  for _, id in ipairs(redis.call('ZRANGE', BLOCKED, 0, 999)) do
+    if known[redis.call('HGET', TASK .. id, 'm') or ''] then
+      redis.call('ZADD', BLOCKED, 'XX', whole(now), id)
+      earliest = now
+    end
+  end
+  finish(now)
+end
+return 'OK'

@@ -1,0 +1,103 @@
+-- claim: start up to `limit` waiting tasks, the most urgent first, oldest first within a priority.
+--
+-- Only a record whose `entry` is the delivered entry may start. On the way, tasks that waited too long
+-- expire, tasks of types this worker's build lacks are blocked, and deliveries of anything else are dropped;
+-- a delivery of a running task (a recreated group delivers it again) is left to its lease.
+--
+-- ARGV     [2] worker  [3] token, also this request's id  [4] limit  [5] lease ms  [6] digest of the known
+--          types  [7] grace ms before a blocked task dies
+-- Returns  TASKS, EMPTY, PAUSED, AGAIN (its bound of work; claim again under a new token), TYPES (publish them
+--          first) or REGISTER, then the tasks as describe() gives them. Sent again under its token it answers
+--          with what still runs under it, leases renewed.
+
+open()
+local worker, token, limit, lease_ms, grace_ms = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
+local memo, types_key = queue_key('claim') .. ':' .. worker .. ':' .. token, queue_key('types') .. ':' .. ARGV[6]
+local now, real = now_ms(), raw_ms()
+
+local earlier = redis.call('GET', memo)
+if earlier then
+  local reply = {'TASKS'}
+  for id in string.gmatch(earlier, '%S+') do
+    local record = read(id)
+    if record.s == 'R' and record.k == token then
+      redis.pcall('XCLAIM', STREAM .. record.p, 'workers', worker, 0, record.e, 'IDLE', 0, 'JUSTID')
+      reply[#reply + 1] = describe(id, record)
+    end
+  end
+  return reply
+end
+
+if redis.call('EXISTS', KEYS[1]) == 0 then return {'REGISTER'} end
+if redis.call('EXISTS', PAUSED) == 1 then return {'PAUSED'} end
+if redis.call('EXISTS', types_key) == 0 then return {'TYPES'} end
+local bad = damaged(types_key, 'set', BLOCKED, 'zset', settle_keys())
+if bad then return bad end
+
+local known = {}
+local function knows(type)
+  if known[type] == nil then known[type] = redis.call('SISMEMBER', types_key, type) == 1 end
+  return known[type]
+end
+
+-- Why no worker of this build may run the record; nil when it may.
+local function obstacle(record)
+  if is_newer(record) then return 'newer_record' end
+  if not (record.t and timeout_of(record) and band(record)) then return 'undecodable_record' end
+  if not knows(record.t) then return 'unknown_task_type:' .. record.t end
+end
+
+local reply, claimed = {'TASKS'}, {}
+
+local function start(id, record, entry)
+  record.a, record.f = (record.a or 0) + 1, (record.f or 0) + 1
+  record.b, record.l, record.k = whole(now), whole(lease_ms), token
+  set(id, 's', 'R', 'a', record.a, 'f', record.f, 'k', token, 'w', worker, 'b', record.b, 'l', record.l)
+  -- Since when it was blocked stays until an outcome: its worker may find that it cannot run it either.
+  if record.m or record.O then redis.call('HDEL', TASK .. id, 'm', 'O') end
+  record.w, claimed[#claimed + 1] = worker, id
+  count(record.t, 'started')
+  observe(record.t, 'wait', real - string.match(entry, '^%d+'))
+  event('TASK_STARTED', id, record)
+  reply[#reply + 1] = describe(id, record)
+end
+
+local function take(priority, entry, id)
+  local record = id and read(id) or {}
+  if record.s == 'R' and record.e == entry then return end
+  if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
+  local why = obstacle(record)
+  if not why and not (record.z and tonumber(record.z) <= now and not record.a) then return start(id, record, entry) end
+  ack(priority, entry)
+  flush_acks()
+  if why then block(id, record, now, why, grace_ms) else settle(id, record, 'E', now) end
+end
+
+local function deliver(stream, want)
+  local function next_entries() return redis.pcall('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', want, 'STREAMS', stream, '>') end
+  local got = next_entries()
+  if got and got.err and string.find(tostring(got.err), 'NOGROUP', 1, true) then
+    redis.call('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
+    got = next_entries()
+  end
+  return got and not got.err and got[1] and got[1][2] or {}
+end
+
+local looks = 2 * limit + 100
+for priority = 9, 0, -1 do
+  while #claimed < limit and looks > 0 do
+    local entries = deliver(STREAM .. priority, limit - #claimed)
+    if #entries == 0 then break end
+    looks = looks - #entries
+    for _, entry in ipairs(entries) do take(priority, entry[1], entry[2] and entry[2][2]) end
+  end
+end
+flush_acks()
+flush_ended(now)
+if #claimed > 0 then redis.call('SET', memo, table.concat(claimed, ' '), 'PX', 120000) end
+wake = #claimed == limit or looks <= 0
+-- With every band empty, wake-ups that are left would only cause claims in vain.
+if not wake then redis.call('DEL', WAKE) end
+finish(now)
+if looks <= 0 and #claimed < limit then reply[1] = 'AGAIN' elseif #claimed == 0 then reply[1] = 'EMPTY' end
+return reply

@@ -1,0 +1,27 @@
+-- discard: forget a task that ended without success: its dead letter, record, payload and history.
+--
+-- Its idempotency key lives on for its own time, so that a late duplicate still starts nothing.
+--
+-- ARGV     [2] id  [3] request id  [4] actor  [5] reason
+-- Returns  discarded · invalid:<status> · newer · missing
+
+open()
+local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local before = remembered(request)
+if before then return before end
+local record = read(id)
+if not record.s then return 'missing' end
+if is_newer(record) then return 'newer' end
+if not FINAL[record.s] or record.s == 'S' then return 'invalid:' .. STATUS[record.s] end
+local bad = damaged(settle_keys())
+if bad then return bad end
+
+local now = now_ms()
+redis.call('ZREM', index_key(record.s), id)
+if record.E then redis.call('XDEL', DEAD, record.E) end
+delete_task(id)
+count(record.t or '_other', 'discarded')
+remember(request, 'discarded')
+audit(now, 'discard', id, actor, reason, request)
+finish(now)
+return 'discarded'

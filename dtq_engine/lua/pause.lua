@@ -1,0 +1,19 @@
+-- pause: let nobody claim from this queue; what runs goes on, and submits are still accepted.
+--
+-- ARGV     [2] request id  [3] actor  [4] reason  [5] ms until it resumes by itself ('' never)
+-- Returns  paused
+
+open()
+local request, actor, reason, span = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local before = remembered(request)
+if before then return before end
+local now = now_ms()
+local note = {by = actor, reason = reason, since = now}
+if span ~= '' then note['until'] = now + span end
+redis.call('SET', PAUSED, cjson.encode(note))
+if span ~= '' then redis.call('PEXPIRE', PAUSED, span) end
+redis.call('DEL', WAKE)
+remember(request, 'paused')
+audit(now, 'pause', QUEUE, actor, reason, request)
+finish(now)
+return 'paused'

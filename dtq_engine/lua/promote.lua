@@ -1,0 +1,41 @@
+-- promote: make due tasks available: delayed ones, retries, and blocked ones for another look.
+--
+-- ARGV     [2] most tasks to move
+-- Returns  how many members were dealt with, ms until the next one is due ('' when none waits)
+
+open()
+local now, room, moved = now_ms(), tonumber(ARGV[2]), 0
+local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+if bad then return bad end
+
+local sources, records = {{key = SCHEDULE, state = 'P'}, {key = RETRY, state = 'T'}, {key = BLOCKED, state = 'B'}}, {}
+for _, source in ipairs(sources) do
+  source.due = redis.call('ZRANGEBYSCORE', source.key, '-inf', whole(now), 'LIMIT', 0, room - moved)
+  for _, id in ipairs(source.due) do records[#records + 1] = read(id) end
+  moved = moved + #source.due
+end
+bad = damaged_bands(records)
+if bad then return bad end
+
+local function release(id, record, state)
+  if record.s ~= state then return end
+  if record.z and tonumber(record.z) <= now and not record.b and not is_newer(record) then return settle(id, record, 'E', now) end
+  push(id, band(record) or 5)
+  if state == 'T' then event('TASK_RETRIED', id, record) end
+end
+
+local at = 0
+for _, source in ipairs(sources) do
+  if #source.due > 0 then redis.call('ZREM', source.key, unpack(source.due)) end
+  for i, id in ipairs(source.due) do release(id, records[at + i], source.state) end
+  at = at + #source.due
+end
+flush_ended(now)
+finish(now)
+
+local next_due
+for _, schedule in ipairs({SCHEDULE, RETRY, BLOCKED}) do
+  local head = redis.call('ZRANGE', schedule, 0, 0, 'WITHSCORES')
+  if head[2] and (not next_due or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
+end
+return {moved, next_due and whole(math.max(0, next_due - now)) or ''}

@@ -1,0 +1,60 @@
+-- reclaim: hand one page of expired leases to a reaper, which decides what becomes of each.
+--
+-- The pending list is the lease: an entry idle for longer than its record's lease belongs to a worker that
+-- is gone. A new token fences that worker here; the reaper has 10 s to finalize its decision, else the
+-- entry comes back. Deliveries of waiting tasks that nobody started are pushed again, strays are dropped.
+--
+-- ARGV     [2] reaper  [3] token  [4] priority and [5] entry to go on from ('9', '-' at first)
+--          [6] most tasks to hand out  [7] idle ms of a delivery that was never started
+-- Returns  next priority ('' at the end), next entry, then the tasks as claim returns them
+
+open()
+local reaper, token, limit, unstarted_ms = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
+local now, real = now_ms(), raw_ms()
+local resumed = pulse(real)
+local priority, from, page = tonumber(ARGV[4]), ARGV[5], 100
+local stream = STREAM .. priority
+local reply = {}
+
+local function fence(id, record)
+  if record.O ~= 'r' then
+    record.n, record.y = (record.n or 0) + 1, (record.y or 0) + 1
+    count(record.t or '_other', 'lease_expired')
+  end
+  record.f = (record.f or 0) + 1
+  set(id, 'k', token, 'O', 'r', 'l', 10000, 'n', record.n or 0, 'y', record.y or 0, 'f', record.f)
+  redis.call('XCLAIM', stream, 'workers', reaper, 0, record.e, 'IDLE', 0, 'JUSTID')
+  reply[#reply + 1] = describe(id, record)
+end
+
+local function consider(entry, idle)
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local id = found and found[2][2]
+  local record = id and read(id) or {}
+  -- Time that Redis itself was away does not count against a worker.
+  if resumed > 0 then idle = math.min(idle, real - resumed) end
+  if record.s == 'R' and record.e == entry then
+    if idle >= (tonumber(record.l) or 0) then fence(id, record) end
+  elseif record.s == 'Q' and record.e == entry then
+    if idle >= unstarted_ms then
+      ack(priority, entry)
+      push(id, priority)
+    end
+  else
+    ack(priority, entry)
+  end
+end
+
+local pending = redis.pcall('XPENDING', stream, 'workers', 'IDLE', 1, from, '+', page)
+if pending.err then pending = {} end
+local last
+for _, item in ipairs(pending) do
+  if #reply >= limit then break end
+  last = item[1]
+  consider(item[1], tonumber(item[3]))
+end
+flush_acks()
+finish(now)
+local next_priority, next_entry = priority, last and '(' .. last
+if #pending < page and #reply < limit then next_priority, next_entry = priority - 1, '-' end
+return {next_priority >= 0 and whole(next_priority) or '', next_entry or '-', unpack(reply)}

@@ -1,0 +1,28 @@
+-- reprioritise: move a task that waits to another priority; in its new band it comes last.
+--
+-- ARGV     [2] id  [3] request id  [4] actor  [5] reason  [6] priority
+-- Returns  moved · invalid:<status> · newer · missing
+
+open()
+local id, request, actor, reason, priority = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local before = remembered(request)
+if before then return before end
+local record = read(id)
+if not record.s then return 'missing' end
+if is_newer(record) then return 'newer' end
+if record.s == 'R' or FINAL[record.s] then return 'invalid:' .. STATUS[record.s] end
+local bad = damaged_bands({record}) or damaged(STREAM .. priority, 'stream')
+if bad then return bad end
+
+local now = now_ms()
+if record.s == 'Q' and record.p ~= priority then
+  if band(record) and record.e then ack(record.p, record.e) end
+  flush_acks()
+  push(id, priority, 'p', priority)
+else
+  set(id, 'p', priority)
+end
+remember(request, 'moved')
+audit(now, 'reprioritise', id, actor, reason, request)
+finish(now)
+return 'moved'

@@ -1,0 +1,37 @@
+-- requeue: give a task that ended without success a new life: same id, payload and history, attempts from 0.
+--
+-- ARGV     [2] id  [3] request id  [4] actor  [5] reason
+-- Returns  requeued · invalid:<status> · conflict (its idempotency key is another task's by now) · newer · missing
+
+open()
+local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local before = remembered(request)
+if before then return before end
+local record = read(id)
+if not record.s then return 'missing' end
+if is_newer(record) then return 'newer' end
+if not FINAL[record.s] or record.s == 'S' then return 'invalid:' .. STATUS[record.s] end
+local priority = band(record) or 5
+local bad = damaged(STREAM .. priority, 'stream', settle_keys())
+if bad then return bad end
+
+local print, holder
+if record.i then
+  print, holder = string.match(redis.call('GET', idempotency_key(record.i)) or '', '^(%S+) (%S+)')
+  if holder and holder ~= id then return 'conflict' end
+end
+
+local now = now_ms()
+redis.call('PERSIST', TASK .. id)
+for letter in string.gmatch(record.S or '', '.') do redis.call('PERSIST', satellite(letter, id)) end
+if holder then redis.call('SET', idempotency_key(record.i), print .. ' ' .. id .. ' L') end
+redis.call('ZREM', index_key(record.s), id)
+if record.E then redis.call('XDEL', DEAD, record.E) end
+redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'l', 'w', 'b', 'k', 'n', 'y', 'a')
+push(id, priority, 'P', (record.P or 0) + (record.a or 0), 'j', record.k or '')
+count(record.t or '_other', 'requeued')
+event('TASK_QUEUED', id, {t = record.t}, 'requeued')
+remember(request, 'requeued')
+audit(now, 'requeue', id, actor, reason, request)
+finish(now)
+return 'requeued'

@@ -1,0 +1,16 @@
+-- resume: let workers claim from this queue again, and wake one of them.
+--
+-- ARGV     [2] request id  [3] actor  [4] reason
+-- Returns  resumed
+
+open()
+local request, actor, reason = ARGV[2], ARGV[3], ARGV[4]
+local before = remembered(request)
+if before then return before end
+local now = now_ms()
+redis.call('DEL', PAUSED)
+wake = true
+remember(request, 'resumed')
+audit(now, 'resume', QUEUE, actor, reason, request)
+finish(now)
+return 'resumed'

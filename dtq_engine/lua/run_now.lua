@@ -1,0 +1,25 @@
+-- run_now: make a task that waits for its time (delayed, to be retried, blocked) available at once.
+--
+-- ARGV     [2] id  [3] request id  [4] actor  [5] reason
+-- Returns  queued · invalid:<status> · newer · missing
+
+open()
+local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local before = remembered(request)
+if before then return before end
+local record = read(id)
+if not record.s then return 'missing' end
+if is_newer(record) then return 'newer' end
+local schedule = SCHEDULED[record.s]
+if not schedule then return 'invalid:' .. STATUS[record.s] end
+local priority = band(record) or 5
+local bad = damaged(schedule, 'zset', STREAM .. priority, 'stream')
+if bad then return bad end
+
+local now = now_ms()
+redis.call('ZREM', schedule, id)
+push(id, priority)
+remember(request, 'queued')
+audit(now, 'run_now', id, actor, reason, request)
+finish(now)
+return 'queued'

@@ -1,0 +1,117 @@
+-- sweep: compare records with the keys that they depend on, and repair what damage has put out of step.
+--
+-- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
+-- a finished one without index, letter or time to live: each gets what it lacks. Members of schedules and
+-- indexes without a record go, as do idempotency keys of tasks that are gone.
+--
+-- ARGV     [2] number of ids, then task ids, then idempotency keys
+-- Returns  names and numbers of repairs: what, how many, …
+
+open()
+local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+if bad then return bad end
+local now, repairs = now_ms(), {}
+
+local function repaired(what) repairs[what] = (repairs[what] or 0) + 1 end
+
+local function is_pending(stream, entry)
+  local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
+  return not pending.err and #pending > 0
+end
+
+-- Whether the group has passed an entry, so that it is never delivered again.
+local function was_delivered(stream, entry)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  if groups.err or not groups[1] then return false end
+  local last = '0-0'
+  for i = 1, #groups[1], 2 do if groups[1][i] == 'last-delivered-id' then last = groups[1][i + 1] end end
+  local ms, sequence = string.match(entry, '^(%d+)-(%d+)$')
+  local last_ms, last_sequence = string.match(last, '^(%d+)-(%d+)$')
+  ms, sequence, last_ms, last_sequence = tonumber(ms), tonumber(sequence), tonumber(last_ms), tonumber(last_sequence)
+  return ms < last_ms or (ms == last_ms and sequence <= last_sequence)
+end
+
+local mend = {}
+
+function mend.Q(id, record)
+  local stream = STREAM .. record.p
+  local there = record.e and record.e ~= '' and #redis.call('XRANGE', stream, record.e, record.e) > 0
+  if there and (is_pending(stream, record.e) or not was_delivered(stream, record.e)) then return end
+  if there then
+    ack(record.p, record.e)
+    flush_acks()
+  end
+  push(id, record.p)
+  repaired('delivery')
+end
+
+-- The lease is renewed by a living worker, else it runs out and a reaper decides.
+function mend.R(id, record)
+  local stream = STREAM .. record.p
+  redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
+  if is_pending(stream, record.e) and #redis.call('XRANGE', stream, record.e, record.e) > 0 then return end
+  if #redis.call('XRANGE', stream, record.e, record.e) == 0 then
+    record.e = redis.call('XADD', stream, '*', 'i', id)
+    set(id, 'e', record.e)
+  end
+  redis.call('XCLAIM', stream, 'workers', record.w or 'sweep', 0, record.e, 'IDLE', 0, 'FORCE', 'JUSTID')
+  repaired('lease')
+end
+
+local function mend_schedule(id, record)
+  if redis.call('ZSCORE', SCHEDULED[record.s], id) then return end
+  redis.call('ZADD', SCHEDULED[record.s], whole(now), id)
+  earliest = now
+  repaired('schedule')
+end
+mend.P, mend.T, mend.B = mend_schedule, mend_schedule, mend_schedule
+
+local function mend_end(id, record)
+  local at = tonumber(record.F) or now
+  if not redis.call('ZSCORE', index_key(record.s), id) then
+    redis.call('ZADD', index_key(record.s), whole(at), id)
+    repaired('index')
+  end
+  if record.s == 'D' and not (record.E and #redis.call('XRANGE', DEAD, record.E, record.E) > 0) then
+    add_letter(id, record, now, record.m or 'unknown', '')
+    repaired('dead_letter')
+  end
+  if redis.call('PTTL', TASK .. id) < 0 then
+    expire(id, record, lifetime(record.s))
+    repaired('time_to_live')
+  end
+end
+for state in pairs(FINAL) do mend[state] = mend_end end
+
+-- Nothing may point at a task that is gone.
+local function drop_members(id)
+  for _, schedule in pairs(SCHEDULED) do
+    if redis.call('ZREM', schedule, id) == 1 then repaired('member_without_record') end
+  end
+  for state in pairs(FINAL) do
+    if redis.call('ZREM', index_key(state), id) == 1 then repaired('member_without_record') end
+  end
+end
+
+local last_id = 2 + ARGV[2]
+for i = 3, last_id do
+  local record = read(ARGV[i])
+  if not record.s then drop_members(ARGV[i])
+  elseif mend[record.s] and band(record) and not is_newer(record) then mend[record.s](ARGV[i], record) end
+end
+for i = last_id + 1, #ARGV do
+  local key = idempotency_key(ARGV[i])
+  local id = string.match(redis.call('GET', key) or '', '^%S+ (%S+) L$')
+  if id and redis.call('EXISTS', TASK .. id) == 0 then
+    redis.call('DEL', key)
+    repaired('idempotency_key')
+  end
+end
+finish(now)
+
+local reply = {}
+for what, number in pairs(repairs) do
+  reply[#reply + 1] = what
+  reply[#reply + 1] = number
+end
+return reply

@@ -1,0 +1,469 @@
+"""The values that dtq works with: statuses, tasks, claims, outcomes and transitions.
+
+Instants are `*_ms` integers: milliseconds since the epoch by Redis' clock. Durations here are
+milliseconds too; seconds appear only in the public Python API and in the settings.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+RECORD_VERSION = 1
+
+T = TypeVar("T")
+
+
+class TaskStatus(StrEnum):
+    """Where a task is in its life. The last five are final."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    BLOCKED = "blocked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DEAD_LETTERED = "dead_lettered"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the task has ended; only an operator's requeue starts a new life."""
+        return self in FINAL
+
+
+FINAL = frozenset(
+    {TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.DEAD_LETTERED, TaskStatus.CANCELLED, TaskStatus.EXPIRED}
+)
+REQUEUEABLE = FINAL - {TaskStatus.SUCCEEDED}
+
+TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
+    TaskStatus.PENDING: frozenset({TaskStatus.QUEUED, TaskStatus.CANCELLED, TaskStatus.EXPIRED}),
+    TaskStatus.QUEUED: frozenset(
+        {TaskStatus.RUNNING, TaskStatus.BLOCKED, TaskStatus.CANCELLED, TaskStatus.EXPIRED, TaskStatus.DEAD_LETTERED}
+        | {TaskStatus.FAILED}
+    ),
+    TaskStatus.RUNNING: FINAL - {TaskStatus.EXPIRED} | {TaskStatus.QUEUED, TaskStatus.RETRYING, TaskStatus.BLOCKED},
+    TaskStatus.RETRYING: frozenset({TaskStatus.QUEUED, TaskStatus.CANCELLED}),
+    TaskStatus.BLOCKED: frozenset({TaskStatus.QUEUED, TaskStatus.CANCELLED, TaskStatus.EXPIRED}),
+    TaskStatus.SUCCEEDED: frozenset(),
+    TaskStatus.FAILED: frozenset({TaskStatus.QUEUED}),
+    TaskStatus.DEAD_LETTERED: frozenset({TaskStatus.QUEUED}),
+    TaskStatus.CANCELLED: frozenset({TaskStatus.QUEUED}),
+    TaskStatus.EXPIRED: frozenset({TaskStatus.QUEUED}),
+}
+"""Every change of status that the scripts may make; from a final status only requeue leads out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how soon a failed task is tried again.
+
+    Delay before attempt n + 1 = min(max, base * 2^(n - 1)), times a random factor in 1 ± jitter.
+    """
+
+    max_attempts: int = 12
+    base_delay_ms: int = 5_000
+    max_delay_ms: int = 3_600_000
+    jitter: float = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be accepted. `payload` is a JSON object in UTF-8; `validate.check` says what is allowed.
+
+    `run_at_ms` (absolute) wins over `delay_ms` (from now, by Redis' clock). `expires_in_ms` bounds the
+    wait for the first start. `headers` is a JSON object of strings, such as a trace context. `restartable`
+    says whether a task with a single attempt may be given back by a worker that shuts down.
+    """
+
+    id: str
+    type: str
+    payload: bytes = b"{}"
+    queue: str = "default"
+    priority: int = 5
+    delay_ms: int = 0
+    run_at_ms: int | None = None
+    expires_in_ms: int | None = None
+    timeout_ms: int = 300_000
+    retry: RetryPolicy = RetryPolicy()
+    idempotency_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    keep_result: bool = True
+    restartable: bool = False
+
+
+class SubmitOutcome(StrEnum):
+    """What became of one submitted task."""
+
+    NEW = "new"
+    EXISTS = "exists"
+    DUPLICATE = "duplicate"
+    MISMATCH = "mismatch"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to one submitted task: the id to look for, and whether it is a new task.
+
+    `id` is the earlier task's for DUPLICATE and MISMATCH. `status` is the status found or given.
+    """
+
+    id: str
+    queue: str
+    outcome: SubmitOutcome
+    status: TaskStatus | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a task stands behind this id (new or not)."""
+        return self.outcome in {SubmitOutcome.NEW, SubmitOutcome.EXISTS, SubmitOutcome.DUPLICATE}
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """How one attempt ended without a result.
+
+    `type` is the exception's class name; `message` at most 1 KiB, `traceback` its last 4 KiB.
+    """
+
+    type: str
+    message: str
+    traceback: str = ""
+    attempt: int = 0
+    worker: str = ""
+    started_ms: int = 0
+    ended_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One execution of one task: what the worker needs to run it and, with `token`, to end it."""
+
+    task_id: str
+    queue: str
+    type: str
+    payload: bytes
+    token: str
+    entry: str
+    priority: int
+    attempt: int
+    fence: int
+    worker: str
+    created_ms: int
+    started_ms: int
+    deadline_ms: int
+    timeout_ms: int
+    lease_ms: int
+    retry: RetryPolicy
+    restarts: int = 0
+    lease_expiries: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    keep_result: bool = True
+    restartable: bool = False
+    cancel_requested: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What in-flight work is keyed by: the same task claimed again has another token."""
+        return (self.task_id, self.token)
+
+
+# How an execution ended, as the worker or the reaper saw it.
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The handler returned; `value` is its result as JSON, None for `None`.
+
+    Of a result too large to keep, `value` is a preview and `size` the true length in bytes.
+    """
+
+    value: bytes | None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised. `permanent` forbids another attempt; `delay_ms` is what a retry callback chose."""
+
+    error: AttemptError
+    permanent: bool = False
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The execution passed its deadline; `permanent` and `delay_ms` as in `Raised`."""
+
+    error: AttemptError
+    permanent: bool = False
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExpired:
+    """The worker stopped renewing its lease: it died, froze, or was cut off. The rest as in `Raised`."""
+
+    error: AttemptError
+    permanent: bool = False
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetry:
+    """The handler raised `Retry(delay)`: the attempt counts."""
+
+    error: AttemptError
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSnooze:
+    """The handler raised `Snooze(delay)`: the attempt does not count."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WasCancelled:
+    """The handler gave way to a cancel request."""
+
+    error: AttemptError
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown:
+    """The worker is leaving before the handler finished."""
+
+    error: AttemptError
+
+
+Outcome = Returned | Raised | TimedOut | LeaseExpired | AskedRetry | AskedSnooze | WasCancelled | ShutDown
+
+
+# What is to be done with the task. Decided in Python, applied by one script under the fence.
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """End as SUCCEEDED with this result (JSON; None for `None`); `size` as in `Returned`."""
+
+    result: bytes | None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    """Another attempt after `delay_ms`; 0 means at once."""
+
+    error: AttemptError
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """No further attempt. `reason`: max_attempts, permanent, worker_lost, restart_loop, …"""
+
+    error: AttemptError
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End as CANCELLED."""
+
+    error: AttemptError
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the task back, at once available, attempt not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """Call again after `delay_ms`, attempt not counted."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Park the task until a worker can handle it; attempt not counted."""
+
+    reason: str
+
+
+Transition = Succeed | Reschedule | DeadLetter | Cancel | Release | Postpone | Block
+
+
+class Settled(StrEnum):
+    """The store's answer to one finalized execution."""
+
+    OK = "OK"
+    DUP = "DUP"
+    FENCED = "FENCED"
+    GONE = "GONE"
+
+
+class ClaimStatus(StrEnum):
+    """Why a claim returned what it did. AGAIN: more may be waiting, claim again with a new token."""
+
+    TASKS = "TASKS"
+    EMPTY = "EMPTY"
+    PAUSED = "PAUSED"
+    AGAIN = "AGAIN"
+    TYPES = "TYPES"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReply:
+    """The tasks claimed from one queue, in the order to start them."""
+
+    status: ClaimStatus
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The answer to a heartbeat, as `Claim.key`s: leases that are lost, and cancels to carry out."""
+
+    lost: frozenset[tuple[str, str]] = frozenset()
+    cancel: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """How many due tasks were moved, and when the next one is due (None: nothing scheduled)."""
+
+    moved: int
+    next_due_in_ms: int | None
+
+
+class CancelOutcome(StrEnum):
+    """CANCELLED: ended now. REQUESTED: it runs, and its worker was told. FINISHED: it had ended before."""
+
+    CANCELLED = "cancelled"
+    REQUESTED = "requested"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is known of one task, as read from its record."""
+
+    id: str
+    type: str
+    queue: str
+    status: TaskStatus
+    priority: int
+    attempt: int
+    retry: RetryPolicy
+    timeout_ms: int
+    created_ms: int
+    payload: bytes = b"{}"
+    due_ms: int | None = None
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    deadline_ms: int | None = None
+    expires_ms: int | None = None
+    worker: str | None = None
+    fence: int = 0
+    restarts: int = 0
+    lease_expiries: int = 0
+    previous_attempts: int = 0
+    cancel_requested: bool = False
+    reason: str | None = None
+    idempotency_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    errors: tuple[AttemptError, ...] = ()
+    result: bytes | None = None
+    result_size: int | None = None
+    version: int = RECORD_VERSION
+
+    @property
+    def result_truncated(self) -> bool:
+        """Whether `result` is only a preview of a value of `result_size` bytes."""
+        return self.result is not None and self.result_size is not None and self.result_size > len(self.result)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """Milliseconds from acceptance to the start of the latest attempt."""
+        return None if self.started_ms is None else self.started_ms - self.created_ms
+
+    @property
+    def run_ms(self) -> int | None:
+        """Milliseconds that the latest attempt ran, once the task has ended."""
+        if self.started_ms is None or self.finished_ms is None:
+            return None
+        return self.finished_ms - self.started_ms
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterEntry:
+    """One dead letter: `entry` is its place in the dead-letter stream, newest last."""
+
+    entry: str
+    task_id: str
+    queue: str
+    type: str
+    reason: str
+    error: str
+    attempts: int
+    worker: str
+    died_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue at a glance; `depth` = waiting + running + delayed + retrying + blocked."""
+
+    queue: str
+    waiting: int
+    running: int
+    delayed: int
+    retrying: int
+    blocked: int
+    succeeded: int
+    failed: int
+    dead_lettered: int
+    cancelled: int
+    expired: int
+    paused: bool
+    pause_reason: str | None = None
+    oldest_waiting_ms: int | None = None
+    waiting_by_priority: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def depth(self) -> int:
+        """All tasks that have not ended."""
+        return self.waiting + self.running + self.delayed + self.retrying + self.blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a listing; `cursor` continues it, None at the end."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """What a worker process last said of itself."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    concurrency: int
+    release: str
+    types: tuple[str, ...]
+    in_flight: int
+    state: str
+    started_ms: int
+    seen_ms: int

@@ -1,0 +1,86 @@
+"""What follows an execution: pure decisions over values, never I/O."""
+
+from typing import assert_never
+
+from dtq_engine.model import (
+    AskedRetry,
+    AskedSnooze,
+    AttemptError,
+    Cancel,
+    Claim,
+    DeadLetter,
+    LeaseExpired,
+    Outcome,
+    Postpone,
+    Raised,
+    Release,
+    Reschedule,
+    RetryPolicy,
+    Returned,
+    ShutDown,
+    Succeed,
+    TimedOut,
+    Transition,
+    WasCancelled,
+)
+
+RESTART_LIMIT = 20
+"""How often a task may be given back or lost in a row before it counts as the cause."""
+
+
+def decide(claim: Claim, outcome: Outcome, *, luck: float, max_lease_expiries: int) -> Transition:
+    """What to do with a task whose execution ended in `outcome`.
+
+    `luck` in [-1, 1] spreads retries over their jitter. A claim whose lease expired has that expiry counted
+    already, in `restarts` and `lease_expiries`.
+    """
+    match outcome:
+        case Returned(value, size):
+            return Succeed(value, size)
+        case WasCancelled(error):
+            return Cancel(error)
+        case AskedSnooze(delay_ms):
+            return Postpone(delay_ms)
+        case AskedRetry(error, delay_ms):
+            return _retry(claim, error, delay_ms, luck)
+        case Raised(error, permanent, delay_ms) | TimedOut(error, permanent, delay_ms):
+            return DeadLetter(error, "permanent") if permanent else _retry(claim, error, delay_ms, luck)
+        case LeaseExpired():
+            return _lost(claim, outcome, luck, max_lease_expiries)
+        case ShutDown(error):
+            return _give_back(claim, error, luck)
+        case _:
+            assert_never(outcome)
+
+
+def backoff_ms(policy: RetryPolicy, attempt: int, luck: float) -> int:
+    """Milliseconds from the end of attempt number `attempt` to the next one.
+
+    min(max, base * 2^(attempt - 1)) * (1 + jitter * luck), never negative.
+    """
+    delay = min(policy.max_delay_ms, policy.base_delay_ms << max(0, attempt - 1))
+    return max(0, round(delay * (1 + policy.jitter * luck)))
+
+
+def _retry(claim: Claim, error: AttemptError, delay_ms: int | None, luck: float) -> Transition:
+    if claim.attempt >= claim.retry.max_attempts:
+        return DeadLetter(error, "max_attempts")
+    return Reschedule(error, backoff_ms(claim.retry, claim.attempt, luck) if delay_ms is None else delay_ms)
+
+
+def _lost(claim: Claim, outcome: LeaseExpired, luck: float, max_lease_expiries: int) -> Transition:
+    if claim.restarts > RESTART_LIMIT:
+        return DeadLetter(outcome.error, "restart_loop")
+    if claim.lease_expiries >= max_lease_expiries:
+        return DeadLetter(outcome.error, "worker_lost")
+    if outcome.permanent:
+        return DeadLetter(outcome.error, "permanent")
+    return _retry(claim, outcome.error, outcome.delay_ms, luck)
+
+
+def _give_back(claim: Claim, error: AttemptError, luck: float) -> Transition:
+    if claim.retry.max_attempts == 1 and not claim.restartable:
+        return _retry(claim, error, None, luck)
+    if claim.restarts >= RESTART_LIMIT:
+        return DeadLetter(error, "restart_loop")
+    return Release()

@@ -1,0 +1,46 @@
+"""The data-access layer: every conversation with Redis about tasks, queues and workers.
+
+Each part translates model objects into one script call (or a few reads) and the reply back into model objects;
+replies are seen nowhere else. `Store` puts the parts together and adds nothing.
+"""
+
+from dtq_engine.config import Settings
+from dtq_engine.connection import Connection
+from dtq_engine.keys import Keys
+from dtq_engine.store.base import Base
+from dtq_engine.store.control import Control
+from dtq_engine.store.events import Events
+from dtq_engine.store.inspect import Inspect
+from dtq_engine.store.intake import Intake
+from dtq_engine.store.leases import Leases
+from dtq_engine.store.schedule import Schedule
+from dtq_engine.store.sweep import Sweep
+from dtq_engine.store.workers import Workers
+
+__all__ = ["Store"]
+
+
+class Store:
+    """All parts over one connection. Cheap to make, thread-safe, opens nothing by itself."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self.connection = connection
+        self.keys = Keys(settings.prefix, connection.database)
+        base = Base(connection, self.keys, settings)
+        self.workers = Workers(base)
+        self.intake = Intake(base, self.workers)
+        self.leases = Leases(base, self.workers)
+        self.schedule = Schedule(base)
+        self.inspect = Inspect(base)
+        self.control = Control(base, self.inspect)
+        self.events = Events(base)
+        self.sweep = Sweep(base)
+        self._base = base
+
+    def now_ms(self) -> int:
+        """Redis' clock."""
+        return self._base.now_ms()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

@@ -1,0 +1,66 @@
+"""What the parts of the store share: the connection, the names, the settings, and how a script is called."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from dtq_engine import scripts
+from dtq_engine.config import Settings
+from dtq_engine.connection import Connection, Patience
+from dtq_engine.keys import Keys
+
+CALL_MAX_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """One connection with the names and settings that go with it."""
+
+    connection: Connection
+    keys: Keys
+    settings: Settings
+    context: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", _context(self.settings, self.keys))
+
+    def run(self, script: str, queue: str, *args: str | bytes | int, patience: Patience | None = None) -> Any:
+        """Run a queue script; its reply as Redis sends it. Raises as `Connection.call` does."""
+        return scripts.run(self.connection, script, self.keys.queue(queue), (self.context, *args), patience)
+
+    def now_ms(self) -> int:
+        """Redis' clock."""
+        seconds, micros = self.connection.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _context(settings: Settings, keys: Keys) -> bytes:
+    """ARGV[1] of every queue script: the settings that ending a task depends on."""
+    return msgspec.json.encode(
+        {
+            "channel": keys.channels(),
+            "retention_ms": round(settings.task_retention_s * 1000),
+            "keep": settings.keep_succeeded,
+            "result_ms": round(settings.result_retention_s * 1000),
+            "idem_ms": round(settings.idem_ttl_s * 1000),
+            "dlq": settings.dlq_enabled,
+            "dlq_max": settings.dlq_maxlen,
+            "dlq_ms": round(settings.dlq_retention_s * 1000),
+        }
+    )
+
+
+def chunks(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:
+    """Cut `items` into runs of at most `most` items and about 4 MiB; `sizes` has each one's bytes."""
+    start, total = 0, 0
+    for position, size in enumerate(sizes):
+        if position > start and (position - start >= most or total + size > CALL_MAX_BYTES):
+            yield items[start:position]
+            start, total = position, 0
+        total += size
+    if start < len(items):
+        yield items[start:]

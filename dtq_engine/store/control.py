@@ -1,0 +1,129 @@
+"""What operators do to tasks and queues: each with a request id, safe to send again, audited where it acts."""
+
+from dtq_engine.errors import IdempotencyConflict, InvalidTask, InvalidTransition, NewerRecord, TaskNotFound
+from dtq_engine.ids import new_token
+from dtq_engine.keys import PRIORITIES
+from dtq_engine.model import CancelOutcome
+from dtq_engine.store.base import Base
+from dtq_engine.store.inspect import Inspect
+
+_ALLOWED = {
+    "requeue": "only one that failed, expired or was dead-lettered or cancelled can be requeued",
+    "discard": "only one that failed, expired or was dead-lettered or cancelled can be discarded",
+    "run_now": "only one that is delayed, to be retried or blocked can be run now",
+    "reprioritise": "only one that has neither started nor ended can get another priority",
+}
+
+
+class Control:
+    """Cancel, requeue, discard, run now, reprioritise; pause, resume, purge."""
+
+    def __init__(self, base: Base, inspect: Inspect) -> None:
+        self._base = base
+        self._inspect = inspect
+
+    def cancel(
+        self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> CancelOutcome:
+        """End a waiting task now, or ask the worker of a running one to stop it. Raises TaskNotFound."""
+        return CancelOutcome(self._verb("cancel", task_id, queue, request or new_token(), actor, reason))
+
+    def requeue(
+        self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> None:
+        """Give a task that ended without success a new life: attempts from 0, history kept.
+
+        Raises TaskNotFound, InvalidTransition, and IdempotencyConflict when its key is another task's by now.
+        """
+        self._verb("requeue", task_id, queue, request or new_token(), actor, reason)
+
+    def discard(
+        self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> None:
+        """Forget a task that ended without success, with its history. Raises TaskNotFound, InvalidTransition."""
+        self._verb("discard", task_id, queue, request or new_token(), actor, reason)
+
+    def pause(
+        self, queue: str, *, actor: str = "", reason: str = "", for_ms: int | None = None, request: str | None = None
+    ) -> None:
+        """Let nobody claim from a queue, for `for_ms` or until it is resumed; what runs goes on."""
+        self._base.run("pause", queue, request or new_token(), actor, reason, "" if for_ms is None else for_ms)
+
+    def resume(self, queue: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
+        """Let workers claim from a queue again."""
+        self._base.run("resume", queue, request or new_token(), actor, reason)
+
+    def run_now(
+        self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> None:
+        """Make a task that waits for its time available at once. Raises TaskNotFound, InvalidTransition."""
+        self._verb("run_now", task_id, queue, request or new_token(), actor, reason)
+
+    def reprioritise(
+        self,
+        task_id: str,
+        priority: int,
+        *,
+        queue: str | None = None,
+        actor: str = "",
+        reason: str = "",
+        request: str | None = None,
+    ) -> None:
+        """Move a waiting task to another priority, 0 to 9. Raises TaskNotFound, InvalidTransition, InvalidTask."""
+        if priority not in PRIORITIES:
+            raise InvalidTask("priority", f"priority cannot be {priority}: use a whole number from 0 to 9.")
+        self._verb("reprioritise", task_id, queue, request or new_token(), actor, reason, priority)
+
+    def purge(
+        self, queue: str, *, delayed: bool = False, actor: str = "", reason: str = "", request: str | None = None
+    ) -> int:
+        """Cancel what waits in a queue now, never what runs; `delayed`: what waits for its time too. How many.
+
+        Sent again under the same `request` it cancels nothing that came later.
+        """
+        request = request or new_token()
+        total, call = 0, 0
+        place, passed, since = "", "0", ""
+        while place != "-":
+            args = (f"{request}:{call}", actor, reason, "1" if delayed else "0", place, passed, since)
+            cancelled, place, passed, since = self._base.run("purge", queue, *args).decode().split(" ")
+            total, call = total + int(cancelled), call + 1
+        return total
+
+    def _verb(
+        self,
+        verb: str,
+        task_id: str,
+        queue: str | None,
+        request: str,
+        *args: str | int,
+    ) -> str:
+        """Run a verb on one task; its answer, or the error that the answer stands for."""
+        where = queue or self._where(task_id, request)
+        reply = self._base.run(verb, where, task_id, request, *args)
+        answer, _, detail = str(reply.decode()).partition(":")
+        match answer:
+            case "missing":
+                raise TaskNotFound(f"There is no task {task_id} in queue {where}: check the id, or its time is over.")
+            case "invalid":
+                raise InvalidTransition(f"Task {task_id} is {detail}: {_ALLOWED[verb]}.")
+            case "conflict":
+                raise IdempotencyConflict(
+                    f"The idempotency key of task {task_id} belongs to another task by now: submit it anew instead."
+                )
+            case "newer":
+                raise NewerRecord(f"Task {task_id} was written by a newer release of dtq: use that release for it.")
+            case _:
+                return answer
+
+    def _where(self, task_id: str, request: str) -> str:
+        """The queue of a task; of one that this very request discarded before, where its answer is remembered."""
+        try:
+            return self._inspect.queue_of(task_id)
+        except TaskNotFound:
+            queues = self._inspect.queues()
+            asked = [("EXISTS", self._base.keys.request(name, request)) for name in queues]
+            for name, there in zip(queues, self._base.connection.pipeline(asked), strict=True):
+                if there == 1:
+                    return name
+            raise

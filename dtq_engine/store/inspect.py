@@ -1,0 +1,223 @@
+"""Reading: tasks, queues, dead letters and counters as they are now. Nothing here writes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtq_engine.errors import InvalidCursor, RedisDamaged, TaskNotFound
+from dtq_engine.keys import PRIORITIES
+from dtq_engine.model import FINAL, DeadLetterEntry, Page, QueueStats, Task, TaskStatus
+from dtq_engine.store import replies
+from dtq_engine.store.base import Base
+from dtq_engine.store.listing import Query, TaskListing
+from dtq_engine.store.records import decode_task
+
+# A cursor of dead letters: an entry and its queue. 19 digits are within what Redis can hold.
+LETTER = re.compile(r"([0-9]{1,19}-[0-9]{1,19})\.([a-z0-9_-]{1,64})")
+SIDES = "pherPTB"
+
+
+class Inspect:
+    """Looks things up."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self._keys = base.keys
+        self._connection = base.connection
+
+    # Tasks
+
+    def get(self, task_id: str, *, queue: str | None = None) -> Task:
+        """One task with payload, result and history. Raises TaskNotFound; RedisDamaged for an unreadable record."""
+        where = queue or self.queue_of(task_id)
+        task = self.read([(where, task_id)])[0]
+        if task is None:
+            if self._connection.call("EXISTS", self._keys.task(where, task_id)):
+                raise RedisDamaged(f"The record of task {task_id} in queue {where} cannot be read: discard it by hand.")
+            raise _not_found(task_id, queue)
+        return task
+
+    def find(self, task_ids: Sequence[str], *, queue: str | None = None) -> list[Task | None]:
+        """Several tasks in order, None for each that is not there."""
+        places = self._places(task_ids, queue)
+        found = iter(self.read([(places[task_id], task_id) for task_id in task_ids if task_id in places]))
+        return [next(found) if task_id in places else None for task_id in task_ids]
+
+    def queue_of(self, task_id: str) -> str:
+        """The queue that holds a task. Raises TaskNotFound."""
+        places = self._places([task_id], None)
+        if task_id not in places:
+            raise _not_found(task_id, None)
+        return places[task_id]
+
+    def _places(self, task_ids: Sequence[str], queue: str | None) -> dict[str, str]:
+        """Where each task is, asking all queues at once."""
+        queues = [queue] if queue else self.queues()
+        asked = [(name, task_id) for task_id in task_ids for name in queues]
+        replies = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
+        return {task_id: name for (name, task_id), there in zip(asked, replies, strict=True) if there == 1}
+
+    def read(self, places: Sequence[tuple[str, str]]) -> list[Task | None]:
+        """The tasks at these (queue, id); two pipelines however many there are."""
+        records = self._connection.pipeline([("HGETALL", self._keys.task(*place)) for place in places])
+        fields = [replies.pairs(record) for record in records]
+        satellites = self._satellites(places, fields)
+        return [
+            decode_task(queue, task_id, record, lambda letter, at=at: satellites.get((at, letter)))  # type: ignore[misc]
+            for at, ((queue, task_id), record) in enumerate(zip(places, fields, strict=True))
+        ]
+
+    def _satellites(
+        self, places: Sequence[tuple[str, str]], records: Sequence[Mapping[bytes, bytes]]
+    ) -> dict[tuple[int, bytes], Any]:
+        letters = [(record.get(b"S", b"") + record.get(b"s", b"")).decode("ascii", "ignore") for record in records]
+        wanted = [(at, letter) for at, each in enumerate(letters) for letter in each if letter in SIDES]
+        replies = self._connection.pipeline([self._side(letter, *places[at]) for at, letter in wanted])
+        return {
+            (at, letter.encode()): None if isinstance(reply, Exception) else reply
+            for (at, letter), reply in zip(wanted, replies, strict=True)
+        }
+
+    def _side(self, letter: str, queue: str, task_id: str) -> tuple[str | int, ...]:
+        """What reads a satellite, or the time in the schedule where a task of this state waits."""
+        keys = self._keys
+        match letter:
+            case "e":
+                return ("LRANGE", keys.errors(queue, task_id), 0, -1)
+            case "P" | "T" | "B":
+                schedule = {"P": keys.schedule, "T": keys.retry_schedule, "B": keys.blocked}[letter]
+                return ("ZSCORE", schedule(queue), task_id)
+            case _:
+                satellite = {"p": keys.payload, "h": keys.headers, "r": keys.result}[letter]
+                return ("GET", satellite(queue, task_id))
+
+    def tasks(
+        self,
+        *,
+        queue: str | None = None,
+        status: TaskStatus | None = None,
+        type: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Task]:
+        """Tasks that match, newest first, at most `limit` (1 to 200).
+
+        A page may hold fewer than `limit` and still have a cursor: a rare `type` is searched in bounded steps.
+        Raises InvalidCursor for a cursor that did not come from here.
+        """
+        queues = [queue] if queue else self.queues()
+        listing = TaskListing(self._base, self.read)
+        return listing.page(Query(tuple(queues), status, type, max(1, min(200, limit))), cursor)
+
+    # Queues
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return sorted(name.decode() for name in self._connection.call("SMEMBERS", self._keys.queues()))
+
+    def queue(self, queue: str) -> QueueStats:
+        """One queue in numbers; a queue that does not exist is all zeros."""
+        streams = [self._keys.stream(queue, priority) for priority in PRIORITIES]
+        commands: list[tuple[str | int, ...]] = [("XLEN", stream) for stream in streams]
+        commands += [("XPENDING", stream, "workers") for stream in streams]
+        commands += [("ZCARD", key) for key in self._schedules(queue)]
+        commands += [("ZCARD", self._keys.index(queue, status)) for status in sorted(FINAL)]
+        commands += [("GET", self._keys.paused(queue))]
+        answers = self._connection.pipeline(commands)
+        lengths, pending = map(replies.number, answers[:10]), [replies.pending(answer) for answer in answers[10:20]]
+        waiting = {p: max(0, n - started) for p, n, started in zip(PRIORITIES, lengths, pending, strict=True)}
+        delayed, retrying, blocked = map(replies.number, answers[20:23])
+        ended = dict(zip(sorted(FINAL), map(replies.number, answers[23:28]), strict=True))
+        paused: bytes | None = answers[28]
+        return QueueStats(
+            queue=queue,
+            waiting=sum(waiting.values()),
+            running=sum(pending),
+            delayed=delayed,
+            retrying=retrying,
+            blocked=blocked,
+            succeeded=ended[TaskStatus.SUCCEEDED],
+            failed=ended[TaskStatus.FAILED],
+            dead_lettered=ended[TaskStatus.DEAD_LETTERED],
+            cancelled=ended[TaskStatus.CANCELLED],
+            expired=ended[TaskStatus.EXPIRED],
+            paused=paused is not None,
+            pause_reason=replies.pause_reason(paused),
+            oldest_waiting_ms=self._oldest_waiting(queue),
+            waiting_by_priority={priority: number for priority, number in waiting.items() if number},
+        )
+
+    def _schedules(self, queue: str) -> tuple[str, str, str]:
+        return self._keys.schedule(queue), self._keys.retry_schedule(queue), self._keys.blocked(queue)
+
+    def _oldest_waiting(self, queue: str) -> int | None:
+        """When the oldest task that nobody has started became available."""
+        streams = [self._keys.stream(queue, priority) for priority in PRIORITIES]
+        groups = self._connection.pipeline([("XINFO", "GROUPS", stream) for stream in streams])
+        last = [replies.last_delivered(reply) for reply in groups]
+        asked = [("XRANGE", stream, f"({entry}", "+", "COUNT", 1) for stream, entry in zip(streams, last, strict=True)]
+        heads = [replies.first_entry(reply) for reply in self._connection.pipeline(asked)]
+        return min((int(entry.partition(b"-")[0]) for entry in heads if entry), default=None)
+
+    # Dead letters and counters
+
+    def dead_letters(
+        self, *, queue: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[DeadLetterEntry]:
+        """Dead letters, newest first, at most `limit` (1 to 200). Raises InvalidCursor."""
+        limit = max(1, min(200, limit))
+        queues = [queue] if queue else self.queues()
+        commands: list[tuple[str | int, ...]] = [
+            ("XREVRANGE", self._keys.dead_letters(name), _letters_from(cursor, name), "-", "COUNT", limit + 1)
+            for name in queues
+        ]
+        letters = [
+            _letter(name, entry, fields)
+            for name, reply in zip(queues, self._connection.pipeline(commands), strict=True)
+            if not isinstance(reply, Exception)
+            for entry, fields in reply
+        ]
+        letters.sort(key=lambda letter: replies.entry_order(letter.entry), reverse=True)
+        page = tuple(letters[:limit])
+        return Page(page, f"{page[-1].entry}.{page[-1].queue}" if len(letters) > limit else None)
+
+    def counters(self, queue: str) -> dict[str, dict[str, int]]:
+        """Exact totals since the queue exists: by task type, then by counter."""
+        flat = self._connection.call("HGETALL", self._keys.counters(queue))
+        totals: dict[str, dict[str, int]] = {}
+        for field, value in replies.pairs(flat).items():
+            task_type, _, name = field.decode().partition(" ")
+            if name:
+                totals.setdefault(task_type, {})[name] = int(value)
+        return totals
+
+
+def _not_found(task_id: str, queue: str | None) -> TaskNotFound:
+    where = f" in queue {queue}" if queue else ""
+    return TaskNotFound(f"There is no task {task_id}{where}: check the id; finished tasks are kept only for a time.")
+
+
+def _letters_from(cursor: str | None, queue: str) -> str:
+    """Where to go on in one queue: of one millisecond, later queues still have their letters to come."""
+    if cursor is None:
+        return "+"
+    found = LETTER.fullmatch(cursor)
+    if found is None:
+        raise InvalidCursor("This cursor is not one of ours: start again without it.")
+    entry, last_queue = found.groups()
+    return f"({entry}" if queue <= last_queue else entry
+
+
+def _letter(queue: str, entry: bytes, fields: Any) -> DeadLetterEntry:
+    body = {name.decode(): value.decode("utf-8", "replace") for name, value in replies.pairs(fields).items()}
+    return DeadLetterEntry(
+        entry=entry.decode(),
+        task_id=body.get("i", ""),
+        queue=queue,
+        type=body.get("t", ""),
+        reason=body.get("r", ""),
+        error=body.get("x", ""),
+        attempts=int(body.get("a") or 0),
+        worker=body.get("w", ""),
+        died_ms=int(body.get("d") or 0),
+    )

@@ -1,0 +1,133 @@
+"""Executions: claim them, keep them, end them; and be told when a task ends."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from dtq_engine.errors import MemoryFull, TaskNotFound
+from dtq_engine.model import (
+    AttemptError,
+    Block,
+    Cancel,
+    Claim,
+    ClaimReply,
+    ClaimStatus,
+    DeadLetter,
+    Postpone,
+    Release,
+    Renewal,
+    Reschedule,
+    Settled,
+    Succeed,
+    TaskStatus,
+    Transition,
+)
+from dtq_engine.store.base import Base, chunks
+from dtq_engine.store.records import decode_claim, encode_error, status_of
+from dtq_engine.store.workers import Workers
+
+TASKS_PER_CALL = 100
+SUMMARY_MAX = 200
+
+Key = tuple[str, str]
+End = tuple[str, int, str, str, bytes]
+Encoded = tuple[str, str, str, int, str, str, bytes]
+
+
+class Leases:
+    """Claims, renews and finalizes executions under their tokens."""
+
+    def __init__(self, base: Base, workers: Workers) -> None:
+        self._base = base
+        self._workers = workers
+
+    def claim(self, queue: str, *, worker: str, token: str, limit: int, types_digest: str) -> ClaimReply:
+        """Start up to `limit` (at most 100) waiting tasks of one queue, the most urgent first.
+
+        `token` must be fresh for each new claim and the same for one whose answer was lost: it then
+        answers with what runs under it. Raises RedisUnavailable; ask again with the same token then.
+        """
+        settings = self._base.settings
+        lease_ms, grace_ms = round(settings.visibility_timeout_s * 1000), round(settings.unknown_type_grace_s * 1000)
+        args = (worker, token, min(limit, TASKS_PER_CALL), lease_ms, types_digest, grace_ms)
+        reply = self._base.run("claim", queue, *args)
+        if reply[0] == b"REGISTER":
+            self._workers.register_queue(queue)
+            reply = self._base.run("claim", queue, *args)
+        claims = tuple(decode_claim(item, queue, worker, token) for item in reply[1:])
+        return ClaimReply(ClaimStatus(reply[0].decode()), claims)
+
+    def renew(self, claims: Sequence[Claim], *, overdue: Collection[tuple[str, str]] = ()) -> Renewal:
+        """Keep these leases. `overdue`: keys of executions kept although past their deadline."""
+        lost: set[Key] = set()
+        cancel: set[Key] = set()
+        for queue, positions in _by_queue(claims).items():
+            for part in chunks(positions, [0] * len(positions), TASKS_PER_CALL):
+                batch = [claims[position] for position in part]
+                args = [item for claim in batch for item in (*claim.key, "1" if claim.key in overdue else "0")]
+                reply: list[list[int]] = self._base.run("renew", queue, batch[0].worker, *args)
+                for keys, numbers in ((lost, reply[0]), (cancel, reply[1])):
+                    keys.update(batch[number - 1].key for number in numbers)
+        return Renewal(frozenset(lost), frozenset(cancel))
+
+    def finalize(self, items: Sequence[tuple[Claim, Transition]]) -> list[Settled]:
+        """End executions, each exactly once and only by its holder; the answers in the same order.
+
+        Raises RedisUnavailable; send the same items again then: what was recorded answers DUP.
+        """
+        answers: dict[int, Settled] = {}
+        grace_ms = round(self._base.settings.unknown_type_grace_s * 1000)
+        for queue, positions in _by_queue([claim for claim, _ in items]).items():
+            encoded = {position: _encode(*items[position]) for position in positions}
+            sizes = [len(encoded[position][-1]) + 256 for position in positions]
+            for part in chunks(positions, sizes, TASKS_PER_CALL):
+                args = [value for position in part for value in encoded[position]]
+                reply = self._base.run("finalize", queue, grace_ms, *args)
+                answers.update((position, Settled(word.decode())) for position, word in zip(part, reply, strict=True))
+        return [answers[position] for position in range(len(items))]
+
+    def watch(self, task_id: str, queue: str, process: str) -> TaskStatus:
+        """Have `process` told on its done channel when the task ends; the status now. Raises TaskNotFound."""
+        status = status_of(self._base.run("watch", queue, task_id, process))
+        if status is None:
+            raise TaskNotFound(f"There is no task {task_id} in queue {queue}: check the id, or its time is over.")
+        return status
+
+    def wake(self, queue: str) -> None:
+        """Give back a wake-up token that was popped but not used."""
+        # A full Redis refuses it; a token that is lost costs one block time.
+        with suppress(MemoryFull):
+            self._base.connection.call("LPUSH", self._base.keys.wake(queue), "1")
+
+
+def _by_queue(claims: Sequence[Claim]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for position, claim in enumerate(claims):
+        groups.setdefault(claim.queue, []).append(position)
+    return groups
+
+
+def _encode(claim: Claim, transition: Transition) -> Encoded:
+    """One execution's end as `finalize.lua` takes it: id, token, verb, number, word, summary, body."""
+    return (claim.task_id, claim.token, *_end(transition))
+
+
+def _end(transition: Transition) -> End:
+    match transition:
+        case Succeed(result, size):
+            return ("S", size or 0, "" if result is None else "v", "", result or b"")
+        case Reschedule(error, delay_ms):
+            return ("Y", delay_ms, error.type, "", encode_error(error))
+        case DeadLetter(error, reason):
+            return ("D", 0, reason, _summary(error), encode_error(error))
+        case Cancel(error):
+            return ("C", 0, error.type, "", encode_error(error))
+        case Release():
+            return ("L", 0, "", "", b"")
+        case Postpone(delay_ms):
+            return ("Z", delay_ms, "", "", b"")
+        case Block(reason):
+            return ("B", 0, reason, "", b"")
+
+
+def _summary(error: AttemptError) -> str:
+    return f"{error.type}: {error.message}"[:SUMMARY_MAX]

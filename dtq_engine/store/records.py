@@ -1,0 +1,207 @@
+"""Records as Redis holds them, to and from the model. The fields are listed in `lua/_lib.lua`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Task, TaskStatus
+
+STATES: Mapping[str, TaskStatus] = {
+    "P": TaskStatus.PENDING,
+    "Q": TaskStatus.QUEUED,
+    "R": TaskStatus.RUNNING,
+    "T": TaskStatus.RETRYING,
+    "B": TaskStatus.BLOCKED,
+    "S": TaskStatus.SUCCEEDED,
+    "F": TaskStatus.FAILED,
+    "D": TaskStatus.DEAD_LETTERED,
+    "C": TaskStatus.CANCELLED,
+    "E": TaskStatus.EXPIRED,
+}
+
+
+def status_of(state: bytes | str) -> TaskStatus | None:
+    """The status behind a record's one-letter state; None for anything else."""
+    return STATES.get(_text(state) if isinstance(state, bytes) else state)
+
+
+def pack_limits(retry: RetryPolicy, timeout_ms: int) -> str:
+    """A task's limits as the record holds them: attempts, base ms, max ms, jitter in thousandths, timeout ms."""
+    return f"{retry.max_attempts} {retry.base_delay_ms} {retry.max_delay_ms} {round(retry.jitter * 1000)} {timeout_ms}"
+
+
+@lru_cache(maxsize=1024)
+def unpack_limits(packed: bytes) -> tuple[RetryPolicy, int]:
+    """The reverse of `pack_limits`; anything unreadable gives the defaults."""
+    try:
+        attempts, base, most, jitter, timeout = map(int, packed.split())
+    except ValueError:
+        return RetryPolicy(), 0
+    return RetryPolicy(attempts, base, most, jitter / 1000), timeout
+
+
+def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int]:
+    """One task as `submit.lua` takes it."""
+    pairs: list[str | bytes | int] = ["p", task.priority, "r", pack_limits(task.retry, task.timeout_ms)]
+    if task.run_at_ms is not None:
+        pairs += ("+at", task.run_at_ms)
+    elif task.delay_ms:
+        pairs += ("+delay", task.delay_ms)
+    if task.expires_in_ms is not None:
+        pairs += ("+expires", task.expires_in_ms)
+    if task.headers:
+        pairs += ("+headers", msgspec.json.encode(task.headers))
+    if task.idempotency_key is not None and fingerprint is not None:
+        pairs += ("i", task.idempotency_key, "+print", fingerprint)
+    if not task.keep_result:
+        pairs += ("K", "0")
+    if task.restartable:
+        pairs += ("Z", "1")
+    return [task.id, task.type, task.payload, len(pairs) // 2, *pairs]
+
+
+def encode_error(error: AttemptError) -> bytes:
+    """One attempt's error as the history keeps it; the script puts the time in front."""
+    return msgspec.json.encode(error)
+
+
+def decode_error(item: bytes) -> AttemptError:
+    """The reverse, with `ended_ms` by Redis' clock; something unreadable becomes an error that says so."""
+    ended, _, body = item.partition(b" ")
+    try:
+        return msgspec.structs.replace(_ERROR.decode(body), ended_ms=int(ended)).to_model()
+    except (msgspec.MsgspecError, ValueError):
+        return AttemptError("Unreadable", "this attempt's error cannot be read")
+
+
+class _StoredError(msgspec.Struct):
+    type: str
+    message: str = ""
+    traceback: str = ""
+    attempt: int = 0
+    worker: str = ""
+    started_ms: int = 0
+    ended_ms: int = 0
+
+    def to_model(self) -> AttemptError:
+        return AttemptError(
+            self.type, self.message, self.traceback, self.attempt, self.worker, self.started_ms, self.ended_ms
+        )
+
+
+_ERROR = msgspec.json.Decoder(_StoredError)
+
+
+def decode_headers(raw: bytes) -> dict[str, str]:
+    """Headers as a dictionary; empty when there are none or they are unreadable."""
+    if not raw:
+        return {}
+    try:
+        return msgspec.json.decode(raw, type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {}
+
+
+_ORDINARY = (b"0", b"0", b"", b"", b"", b"", b"")
+
+
+def decode_claim(described: Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
+    """One task as describe() of the scripts gives it; a reclaimed one names the worker that was lost."""
+    task_id, type_, priority, entry, attempt, fence, created, started, lease, limits, payload = described[:11]
+    restarts, expiries, keep, restartable, cancel, headers, holder = described[11:] or _ORDINARY
+    retry, timeout_ms = unpack_limits(limits)
+    return Claim(
+        task_id=task_id.decode(),
+        queue=queue,
+        type=type_.decode(),
+        payload=payload,
+        token=token,
+        entry=entry.decode(),
+        priority=_int(priority),
+        attempt=_int(attempt),
+        fence=_int(fence),
+        worker=holder.decode() or worker,
+        created_ms=_int(created),
+        started_ms=_int(started),
+        deadline_ms=_int(started) + timeout_ms,
+        timeout_ms=timeout_ms,
+        lease_ms=_int(lease),
+        retry=retry,
+        restarts=_int(restarts),
+        lease_expiries=_int(expiries),
+        headers=decode_headers(headers),
+        keep_result=keep != b"0",
+        restartable=restartable == b"1",
+        cancel_requested=cancel == b"1",
+    )
+
+
+def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: Callable[[bytes], Any]) -> Task | None:
+    """A record with its satellites as a Task; None when it cannot be one.
+
+    `read(letter)` gives what the satellite of that letter holds, and for a state when a task is due that waits in it.
+    """
+    state = fields.get(b"s", b"")
+    status = status_of(state)
+    if status is None or b"t" not in fields:
+        return None
+    retry, timeout_ms = unpack_limits(fields.get(b"r", b""))
+    due_ms = read(state)
+    task = Task(
+        id=task_id,
+        queue=queue,
+        type=_text(fields[b"t"]),
+        status=status,
+        priority=_int(fields.get(b"p", b"5")),
+        attempt=_int(fields.get(b"a", b"0")),
+        retry=retry,
+        timeout_ms=timeout_ms,
+        created_ms=_int(fields.get(b"c", b"0")),
+        payload=fields[b"d"] if b"d" in fields else read(b"p") or b"{}",
+        due_ms=None if due_ms is None else int(due_ms),
+        expires_ms=_optional(fields, b"z"),
+        cancel_requested=fields.get(b"x") == b"1",
+        reason=_text(fields[b"m"]) if b"m" in fields else None,
+        idempotency_key=_text(fields[b"i"]) if b"i" in fields else None,
+        headers=decode_headers(fields.get(b"h") or read(b"h") or b""),
+        version=_int(fields.get(b"v", str(RECORD_VERSION).encode())),
+    )
+    return _with_executions(task, fields, read)
+
+
+def _with_executions(task: Task, fields: Mapping[bytes, bytes], read: Callable[[bytes], Any]) -> Task:
+    """The task with what is known of how it ran."""
+    started_ms = _optional(fields, b"b")
+    result = fields.get(b"R") if b"R" in fields else read(b"r")
+    return replace(
+        task,
+        started_ms=started_ms,
+        finished_ms=_optional(fields, b"F"),
+        deadline_ms=None if started_ms is None else started_ms + task.timeout_ms,
+        worker=_text(fields[b"w"]) if fields.get(b"w") else None,
+        fence=_int(fields.get(b"f", b"0")),
+        restarts=_int(fields.get(b"n", b"0")),
+        lease_expiries=_int(fields.get(b"y", b"0")),
+        previous_attempts=_int(fields.get(b"P", b"0")),
+        errors=tuple(decode_error(item) for item in read(b"e") or ()),
+        result=result,
+        result_size=_optional(fields, b"G") or (None if result is None else len(result)),
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _int(value: bytes) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        return 0
+
+
+def _optional(fields: Mapping[bytes, bytes], name: bytes) -> int | None:
+    return _int(fields[name]) if fields.get(name) else None

@@ -1,0 +1,109 @@
+"""Walking over all keys to find what damage has put out of step, a bounded step at a time."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dtq_engine.store.base import Base, chunks
+
+IDS_PER_CALL = 100
+
+
+class Sweep:
+    """One walk over the deployment after another; `step` goes a little further."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self._client = base.connection.client
+        self._walk: Iterator[dict[str, int]] | None = None
+
+    def step(self) -> dict[str, int] | None:
+        """Look at about 1,000 more keys and repair what is wrong: what and how often. None when a walk is done."""
+        self._walk = self._walk or self._steps()
+        try:
+            return next(self._walk)
+        except StopIteration:
+            self._walk = None
+            return None
+        except BaseException:
+            self._walk = None
+            raise
+
+    def run(self) -> dict[str, int]:
+        """A whole walk at once; all repairs."""
+        total: dict[str, int] = {}
+        for repairs in self._steps():
+            _add(total, repairs)
+        return total
+
+    def _steps(self) -> Iterator[dict[str, int]]:
+        keys = self._base.keys
+        known = {name.decode() for name in self._base.connection.call("SMEMBERS", keys.queues())}
+        found: set[str] = set()
+        for kind, of_tasks in (("task", True), ("idempotency", False)):
+            for names in self._scan(f"{keys.prefix}:{kind}:{{*"):
+                repairs: dict[str, int] = {}
+                for queue, rests in _by_queue(names, f"{keys.prefix}:{kind}:").items():
+                    found.add(queue)
+                    _add(repairs, self._sweep(queue, rests if of_tasks else [], [] if of_tasks else rests))
+                yield repairs
+        for queue in sorted(found - known):
+            self._base.connection.call("SADD", keys.queues(), queue)
+            yield {"queue": 1}
+        for queue in sorted(found | known):
+            yield from self._sweep_members(queue)
+
+    def _sweep_members(self, queue: str) -> Iterator[dict[str, int]]:
+        """Members of schedules and indexes whose record may be gone."""
+        keys = self._base.keys
+        sets = (keys.schedule(queue), keys.retry_schedule(queue), keys.blocked(queue), *keys.indexes(queue).values())
+        for key in sets:
+            cursor: Any = 0
+            while True:
+                cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
+                yield self._sweep(queue, flat[::2], [])
+                if int(cursor) == 0:
+                    break
+
+    def _sweep(self, queue: str, ids: Sequence[bytes], idempotency_keys: Sequence[bytes]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for part in chunks(ids, [0] * len(ids), IDS_PER_CALL):
+            _add(total, _counts(self._base.run("sweep", queue, len(part), *part)))
+        for part in chunks(idempotency_keys, [0] * len(idempotency_keys), IDS_PER_CALL):
+            _add(total, _counts(self._base.run("sweep", queue, 0, *part)))
+        return total
+
+    def _scan(self, pattern: str) -> Iterator[list[bytes]]:
+        """All keys that match, in parts, on every node."""
+        if not self._base.connection.is_cluster:
+            cursor: Any = 0
+            while True:
+                cursor, names = self._base.connection.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                yield names
+                if int(cursor) == 0:
+                    return
+        found: list[bytes] = []
+        for name in self._client.scan_iter(match=pattern, count=1000):
+            found.append(name)
+            if len(found) == IDS_PER_CALL:
+                yield found
+                found = []
+        yield found
+
+
+def _by_queue(names: Sequence[bytes], start: str) -> dict[str, list[bytes]]:
+    """`start{queue}:rest` as rests by queue."""
+    groups: dict[str, list[bytes]] = {}
+    for name in names:
+        queue, separator, rest = name[len(start) + 1 :].partition(b"}:")
+        if separator:
+            groups.setdefault(queue.decode("utf-8", "replace"), []).append(rest)
+    return groups
+
+
+def _counts(flat: Sequence[Any]) -> dict[str, int]:
+    return {what.decode(): int(number) for what, number in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for what, number in more.items():
+        total[what] = total.get(what, 0) + number

@@ -1,0 +1,169 @@
+"""Handlers as their callers see them: to submit, to prepare, or simply to call."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from dtq_engine import ids
+from dtq_engine.context import TaskContext
+from dtq_engine.handle import App, Handle
+from dtq_engine.model import NewTask
+from dtq_engine.options import Duration, Options, read_options, task_maker
+from dtq_engine.registry import Handler
+
+__all__ = ["Handle", "Register", "Submitter", "Task", "TaskContext"]
+
+P = ParamSpec("P")
+C = ParamSpec("C")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+O_co = TypeVar("O_co", covariant=True)
+Co = Coroutine[Any, Any, R]
+
+
+class Submitter(Generic[P, R_co]):
+    """Submits tasks of one type under one set of options; the arguments are those of the handler, without context."""
+
+    def __init__(self, app: App, handler: Handler, options: Options | None = None) -> None:
+        self._app = app
+        self._handler = handler
+        self._options = options or Options()
+        self._make: Callable[..., NewTask] | None = None
+
+    @property
+    def name(self) -> str:
+        """The task type."""
+        return self._handler.name
+
+    def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Have the handler called with these arguments by a worker.
+
+        Raises InvalidTask (wrong arguments), QueueFull, MemoryFull, IdempotencyMismatch, IdempotencyConflict, and
+        RedisUnavailable (not accepted) or SubmitUncertain (perhaps accepted) when Redis is away.
+        """
+        return self._app.submit(self.prepare(*args, **kwargs))
+
+    def delay(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """The same as `submit`, by the name that other task queues made familiar."""
+        return self._app.submit(self.prepare(*args, **kwargs))
+
+    async def submit_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """The same as `submit`, without blocking the event loop.
+
+        Cancelling it does not take back what is already on its way: the task may be accepted all the same.
+        """
+        return await asyncio.to_thread(self._app.submit, self.prepare(*args, **kwargs))
+
+    def prepare(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """The task that `submit` would send, to be sent later or with others by `Dtq.submit_many`.
+
+        Raises InvalidTask if the arguments are wrong.
+        """
+        payload = self._handler.encode_arguments(args, kwargs)
+        make = self._make or self._prepare_maker()
+        return make(id=self._options.id or ids.new_id(), payload=payload)
+
+    def options(
+        self,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        idempotency_key: str | None = None,
+        expires_in: Duration | None = None,
+        timeout: Duration | None = None,
+        max_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: str | None = None,
+    ) -> "Submitter[P, R_co]":
+        """A submitter with other options; None leaves an option as it is. Raises InvalidTask.
+
+        Durations are seconds or timedeltas. `delay` (by Redis' clock) or `run_at` (an aware datetime) says when to
+        start, `expires_in` within which time it must have started, `timeout` how long an attempt may run.
+        `priority` goes from 0 to 9, most urgent. A second task with the same `idempotency_key` in the same queue
+        is not accepted; its handle is that of the first. `headers` are strings that the handler finds in its context.
+        """
+        given = read_options(
+            delay=delay,
+            run_at=run_at,
+            priority=priority,
+            queue=queue,
+            idempotency_key=idempotency_key,
+            expires_in=expires_in,
+            timeout=timeout,
+            max_attempts=max_attempts,
+            headers=headers,
+            id=id,
+        )
+        return Submitter(self._app, self._handler, given.over(self._options))
+
+    def _prepare_maker(self) -> Callable[..., NewTask]:
+        # Not before the first task: an app is imported without its environment, to be looked at or tested.
+        self._make = task_maker(self.name, self._handler.defaults, self._options, self._app.settings)
+        return self._make
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class Task(Submitter[P, R_co], Generic[P, R_co, C, O_co]):
+    """A registered handler: calling it calls the function, here and now; `submit` has a worker call it."""
+
+    def __init__(self, app: App, handler: Handler, fn: Callable[C, O_co]) -> None:
+        super().__init__(app, handler)
+        self._fn = fn
+        functools.update_wrapper(self, fn, updated=())
+
+    @property
+    def handler(self) -> Handler:
+        """The function and what was said about it at registration."""
+        return self._handler
+
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> O_co:
+        """Call the function itself; no task is made."""
+        return self._fn(*args, **kwargs)
+
+
+class _Wide:
+    """Stands for a first parameter typed `object` or `Any`, which would also take a TaskContext."""
+
+
+class Register(Protocol):
+    """What `Dtq.task` returns: the decorator. The order of the overloads matters to the type checkers."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[_Wide, P], Co[R]], /
+    ) -> Task[Concatenate[Any, P], R, Concatenate[Any, P], Co[R]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[_Wide, P], R], /
+    ) -> Task[Concatenate[Any, P], R, Concatenate[Any, P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[TaskContext, P], Co[R]], /
+    ) -> Task[P, R, Concatenate[TaskContext, P], Co[R]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[TaskContext, P], R], /
+    ) -> Task[P, R, Concatenate[TaskContext, P], R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Co[R]], /) -> Task[P, R, P, Co[R]]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R, P, R]: ...
+
+
+def registration(app: App, make: Callable[[Callable[..., Any]], Handler]) -> Register:
+    """The decorator for one use of `Dtq.task`; `make` builds the handler of the function it is applied to."""
+
+    def register(fn: Callable[..., Any], /) -> Task[..., Any, ..., Any]:
+        # Under a second name: the function, not the task that the first decorator made of it.
+        fn = fn.handler.fn if isinstance(fn, Task) else fn
+        handler = make(fn)
+        app.registry.add(handler)
+        return Task(app, handler, fn)
+
+    return cast(Register, register)

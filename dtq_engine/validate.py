@@ -1,0 +1,218 @@
+"""What a task must look like to be accepted, checked before anything is sent.
+
+Every refusal is an InvalidTask that names the field and says what would be right.
+"""
+
+import math
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from dtq_engine import codec
+from dtq_engine.config import Settings
+from dtq_engine.errors import InvalidTask, NotJson, PayloadTooLarge
+from dtq_engine.model import NewTask, RetryPolicy
+
+TEN_YEARS_MS = 10 * 365 * 86_400_000
+TIMEOUT_CAP_MS = 86_400_000
+ATTEMPTS_CAP = 100
+HEADERS_MAX_BYTES = 4096
+KEY_MAX_BYTES = 255
+
+_QUEUE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}").fullmatch
+_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}").fullmatch
+_ID = re.compile(r"[0-9A-Za-z_-]{1,64}").fullmatch
+_TEXT_ENCODER = msgspec.json.Encoder()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def check(task: NewTask, settings: Settings) -> None:
+    """Raise InvalidTask (or its child PayloadTooLarge) unless `task` may be submitted under `settings`."""
+    _check_kind("task", task, NewTask)
+    _check_names(task, settings.queues)
+    _check_payload(task.payload, settings.max_payload_bytes)
+    _check_times(task)
+    _check_kind("retry", task.retry, RetryPolicy)
+    _check_retry(task.retry)
+    if task.headers:
+        check_headers(task.headers)
+    if task.idempotency_key is not None:
+        check_idempotency_key(task.idempotency_key)
+
+
+def check_queue(queue: object, allowed: tuple[str, ...] | None = None) -> str:
+    """`queue`, or InvalidTask if it is no queue name or not among the allowed ones."""
+    if not isinstance(queue, str) or not _QUEUE(queue):
+        raise InvalidTask(
+            "queue",
+            f"queue cannot be {_shown(queue)}: use 1 to 64 lower-case letters, digits, '_' or '-', "
+            f"the first a letter or digit.",
+        )
+    if allowed is not None and queue not in allowed:
+        raise InvalidTask("queue", f"queue {queue!r} is not allowed: use one of {', '.join(allowed)}.")
+    return queue
+
+
+def check_type(name: object) -> str:
+    """`name`, or InvalidTask if it cannot name a task type."""
+    if not isinstance(name, str) or not _TYPE(name):
+        raise InvalidTask(
+            "type",
+            f"type cannot be {_shown(name)}: use 1 to 128 letters, digits, '_', '.', ':' or '-', "
+            f"the first a letter, digit or '_'.",
+        )
+    return name
+
+
+def check_id(task_id: object) -> str:
+    """`task_id`, or InvalidTask if it cannot be a task's id."""
+    if not isinstance(task_id, str) or not _ID(task_id):
+        raise InvalidTask("id", f"id cannot be {_shown(task_id)}: use 1 to 64 letters, digits, '_' or '-'.")
+    return task_id
+
+
+def check_idempotency_key(key: object) -> str:
+    """`key`, or InvalidTask unless it is 1 to 255 bytes of printable text."""
+    if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key.encode()) <= KEY_MAX_BYTES:
+        raise InvalidTask(
+            "idempotency_key",
+            f"idempotency_key cannot be {_shown(key)}: use 1 to {KEY_MAX_BYTES} bytes of printable text.",
+        )
+    return key
+
+
+def check_headers(headers: object) -> dict[str, str]:
+    """A copy of `headers`, or InvalidTask unless they map strings to strings within 4 KiB as JSON."""
+    try:
+        copy = msgspec.convert(headers, dict[str, str], strict=True)
+        size = len(_TEXT_ENCODER.encode(copy))
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        message = f"headers cannot be {_shown(headers)}: give a mapping of strings to strings."
+        raise InvalidTask("headers", message) from None
+    if size > HEADERS_MAX_BYTES:
+        message = f"headers take {size} bytes as JSON, and {HEADERS_MAX_BYTES} are allowed: send the rest as arguments."
+        raise PayloadTooLarge("headers", message)
+    return copy
+
+
+def whole(field: str, value: object, low: int, high: int) -> int:
+    """`value`, or InvalidTask unless it is a whole number from `low` to `high` (a bool is none)."""
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a whole number from {low} to {high}.")
+    return value
+
+
+def fraction(field: str, value: object) -> float:
+    """`value`, or InvalidTask unless it is a number from 0 to 1."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a number from 0 to 1.")
+    return value
+
+
+def flag(field: str, value: object) -> bool:
+    """`value`, or InvalidTask unless it is True or False."""
+    if value is not True and value is not False:
+        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use True or False.")
+    return value
+
+
+def duration_ms(field: str, value: object, *, low_ms: int = 0, high_ms: int = TEN_YEARS_MS) -> int:
+    """Milliseconds in a duration given as seconds or timedelta; InvalidTask unless it is within the bounds."""
+    milliseconds = math.nan
+    if isinstance(value, timedelta):
+        milliseconds = value / _MILLISECOND
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        milliseconds = value * 1000
+    if not low_ms <= milliseconds <= high_ms:
+        raise InvalidTask(
+            field,
+            f"{field} cannot be {_shown(value)}: use seconds from {low_ms / 1000:g} to {high_ms // 1000}, "
+            f"as a number or a timedelta.",
+        )
+    return round(milliseconds)
+
+
+def instant_ms(field: str, value: object) -> int:
+    """Epoch milliseconds of an aware datetime; InvalidTask for anything else."""
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidTask(
+            field, f"{field} cannot be {_shown(value)}: use a datetime with a time zone, such as datetime.now(UTC)."
+        )
+    return (value - _EPOCH) // _MILLISECOND
+
+
+def priority(value: object) -> int:
+    """`value`, or InvalidTask unless it is a priority: 0 (whenever there is time) to 9 (most urgent)."""
+    return whole("priority", value, 0, 9)
+
+
+def max_attempts(value: object) -> int:
+    """`value`, or InvalidTask unless it is a number of attempts."""
+    return whole("max_attempts", value, 1, ATTEMPTS_CAP)
+
+
+def timeout_ms(value: object) -> int:
+    """Milliseconds in a timeout of an attempt; InvalidTask unless it is positive and at most a day."""
+    return duration_ms("timeout", value, low_ms=1, high_ms=TIMEOUT_CAP_MS)
+
+
+def expires_in_ms(value: object) -> int:
+    """Milliseconds in which a task must start; InvalidTask unless positive."""
+    return duration_ms("expires_in", value, low_ms=1)
+
+
+def _check_kind(field: str, value: object, kind: type[object]) -> None:
+    if not isinstance(value, kind):
+        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a {kind.__name__}.")
+
+
+def _check_names(task: NewTask, allowed: tuple[str, ...] | None) -> None:
+    check_id(task.id)
+    check_type(task.type)
+    check_queue(task.queue, allowed)
+    flag("keep_result", task.keep_result)
+    flag("restartable", task.restartable)
+
+
+def _check_payload(payload: object, limit: int) -> None:
+    if not isinstance(payload, bytes):
+        raise InvalidTask("payload", f"payload cannot be {_shown(payload)}: use a JSON object as UTF-8 bytes.")
+    if len(payload) > limit:
+        raise PayloadTooLarge(
+            "payload",
+            f"payload has {len(payload)} bytes, and {limit} are allowed: store the data elsewhere and send "
+            f"where it is, or raise DTQ_MAX_PAYLOAD_BYTES.",
+        )
+    try:
+        codec.decode_object(payload)
+    except NotJson as error:
+        raise InvalidTask("payload", f"payload is refused: {error}") from None
+
+
+def _check_times(task: NewTask) -> None:
+    whole("priority", task.priority, 0, 9)
+    whole("delay_ms", task.delay_ms, 0, TEN_YEARS_MS)
+    whole("timeout_ms", task.timeout_ms, 1, TIMEOUT_CAP_MS)
+    if task.run_at_ms is not None:
+        whole("run_at_ms", task.run_at_ms, 0, int(time.time() * 1000) + TEN_YEARS_MS)
+    if task.expires_in_ms is not None:
+        whole("expires_in_ms", task.expires_in_ms, 1, TEN_YEARS_MS)
+
+
+def _check_retry(retry: RetryPolicy) -> None:
+    whole("max_attempts", retry.max_attempts, 1, ATTEMPTS_CAP)
+    whole("retry_base_delay_ms", retry.base_delay_ms, 0, TEN_YEARS_MS)
+    whole("retry_max_delay_ms", retry.max_delay_ms, 0, TEN_YEARS_MS)
+    fraction("retry_jitter", retry.jitter)
+
+
+def _shown(value: object) -> str:
+    """The value as a message may show it: short, whatever its repr does."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,100 @@
+"""How a worker leaves: nothing is lost, and no attempt is burnt."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from dtq_engine.errors import DtqError
+from dtq_engine.worker import outcomes
+from dtq_engine.worker.execution import Cause
+from dtq_engine.worker.parts import Parts
+
+log = logging.getLogger("dtq.worker")
+
+LOOK_S = 0.1
+HALT_S = 0.3
+HALT_MOST_S = 2.0
+# The rest of the second that a worker has after its drain time.
+UNWIND_S = 0.25
+LAST_CALL_S = 0.3
+GOODBYE_S = 0.15
+END_S = 0.15
+
+
+class Drain:
+    """Claims no more, waits for what runs, gives back what is left, and says goodbye.
+
+    `is_hurried` cuts the waiting short. Everything after the drain time is bounded, whatever Redis or the
+    handlers do, so that the process ends within a second of it.
+    """
+
+    def __init__(self, parts: Parts, timeout_s: float, is_hurried: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._is_hurried = is_hurried
+
+    def run(self) -> None:
+        """Leave."""
+        deadline = time.monotonic() + self._timeout_s
+        self._stop_taking()
+        if not self._wait_for_handlers(deadline):
+            self._give_back()
+        self._say_goodbye()
+        self._end_loops()
+
+    def _stop_taking(self) -> None:
+        parts = self._parts
+        parts.executor.stopping.set()
+        for loop in (parts.scheduler, parts.schedule_watch, parts.reaper):
+            loop.stop()
+        parts.poll.halt(min(HALT_MOST_S, max(HALT_S, self._timeout_s)))
+        parts.waiting.close()
+
+    def _wait_for_handlers(self, deadline: float) -> bool:
+        inflight = self._parts.inflight
+        if inflight.taken:
+            log.info("waits up to %g s for %d running tasks", self._timeout_s, inflight.taken)
+        while not inflight.wait_until_empty(min(LOOK_S, deadline - time.monotonic())):
+            if time.monotonic() >= deadline or self._is_hurried():
+                return False
+        return True
+
+    def _give_back(self) -> None:
+        """Cancel async handlers, then end whatever is left, as the last call."""
+        inflight = self._parts.inflight
+        on_loop = [execution for execution in inflight.running() if execution.handler.is_async]
+        for execution in on_loop:
+            self._parts.executor.interrupt(execution.key, Cause.SHUTDOWN)
+        if on_loop:
+            inflight.wait_until_empty(UNWIND_S)
+        left = inflight.running()
+        for execution in left:
+            inflight.settle(execution, outcomes.verdict(execution, outcomes.shut_down(execution)))
+        if left:
+            log.warning("gave back %d tasks that were still running", len(left))
+        if not inflight.wait_until_empty(LAST_CALL_S):
+            log.error("Redis did not answer in time: %d tasks come back when their leases expire", inflight.taken)
+
+    def _end_loops(self) -> None:
+        for loop in self._parts.loops:
+            loop.stop()
+        self._parts.executor.stop()
+        # Closed sockets end the calls that loops may still be in.
+        self._parts.connection.close()
+        deadline = time.monotonic() + END_S
+        for loop in self._parts.loops:
+            loop.join(max(0.0, deadline - time.monotonic()))
+
+    def _say_goodbye(self) -> None:
+        # In a thread of its own, because Redis may be away and nobody can wait for it now.
+        goodbye = threading.Thread(target=self._leave, name="dtq-goodbye", daemon=True)
+        goodbye.start()
+        goodbye.join(GOODBYE_S)
+
+    def _leave(self) -> None:
+        try:
+            self._parts.scheduler.release()
+            self._parts.heartbeat.leave()
+        except DtqError as error:
+            log.debug("left without a goodbye: %s", error)

@@ -1,0 +1,62 @@
+"""One claimed task on its way through this worker."""
+
+import asyncio
+import threading
+import time
+from enum import Enum
+
+from dtq_engine.context import TaskContext
+from dtq_engine.model import Claim
+from dtq_engine.registry import Handler
+
+Key = tuple[str, str]
+
+
+class Cause(Enum):
+    """Why a running handler was asked to give way."""
+
+    CANCEL = "its cancel was asked for"
+    TIMEOUT = "it passed its deadline"
+    LOST = "its lease was lost"
+    SHUTDOWN = "the worker is shutting down"
+
+
+class Execution:
+    """A claim, its handler, and how the execution fares; keyed by (task id, token).
+
+    `cause` is the first reason it was asked to stop for, `overdue_since` the monotonic time at which a
+    handler that cannot be stopped passed its deadline.
+    """
+
+    __slots__ = ("begun", "cause", "claim", "context", "deadline", "handler", "key", "overdue_since", "started", "task")
+
+    def __init__(self, claim: Claim, handler: Handler, now: float, stopping: threading.Event) -> None:
+        self.claim = claim
+        self.handler = handler
+        self.key: Key = (claim.task_id, claim.token)
+        self.started = now
+        self.deadline = now + claim.timeout_ms / 1000
+        self.context: TaskContext | None = None
+        if handler.takes_context:
+            self.context = TaskContext(claim=claim, cancelled=threading.Event(), stopping=stopping)
+        self.cause: Cause | None = None
+        self.overdue_since: float | None = None
+        self.begun = False
+        self.task: asyncio.Task[None] | None = None
+
+    def interrupt(self, cause: Cause) -> bool:
+        """Note why it is to give way, and show it to the handler; False if it was told already.
+
+        Only a deadline replaces an earlier cause: a handler may ignore a cancel, but not its end.
+        """
+        if self.cause is not None and (cause is not Cause.TIMEOUT or self.cause is Cause.TIMEOUT):
+            return False
+        self.cause = cause
+        # A shutdown is no cancel: `ctx.stopping` has told the handler, and what it still returns counts.
+        if self.context is not None and cause is not Cause.SHUTDOWN:
+            self.context.cancel()
+        return True
+
+    def elapsed_ms(self) -> int:
+        """How long it has run."""
+        return round((time.monotonic() - self.started) * 1000)

@@ -1,0 +1,106 @@
+"""Carrying outcomes to Redis, in batches."""
+
+import logging
+import random
+from queue import Empty
+
+from dtq_engine.errors import RedisUnavailable
+from dtq_engine.model import Block, Claim, DeadLetter, LeaseExpired, Outcome, Reschedule, Settled, Succeed, Transition
+from dtq_engine.policy import decide
+from dtq_engine.store import Store
+from dtq_engine.worker.inflight import Ended, InFlight
+from dtq_engine.worker.logs import facts, title
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+
+log = logging.getLogger("dtq.worker")
+
+BATCH = 100
+PAUSE_S = 1.0
+
+
+class Finalizer(Loop):
+    """Takes the outcomes that are there, up to 100, and sends them until Redis has answered."""
+
+    name = "finalize"
+
+    def __init__(self, store: Store, inflight: InFlight, outage: Outage, max_lease_expiries: int) -> None:
+        super().__init__(outage)
+        self._store = store
+        self._inflight = inflight
+        self._max_lease_expiries = max_lease_expiries
+        self._batch: list[Ended] = []
+
+    def step(self) -> None:
+        """Finalize one batch; without Redis it is kept for the next step."""
+        self._batch = self._batch or self._take()
+        if not self._batch:
+            return
+        # A lost lease is a reaper's to judge, so nothing is sent about it.
+        mine = [ended for ended in self._batch if not isinstance(ended[1], LeaseExpired)]
+        self._send([(claim, self._decide(claim, outcome)) for claim, outcome in mine])
+        self._let_go(len(self._batch))
+
+    def stop(self) -> None:
+        """Ask the loop to end, even while it waits for outcomes."""
+        super().stop()
+        self._inflight.ended.put(None)
+
+    def _take(self) -> list[Ended]:
+        ended = self._inflight.ended
+        batch: list[Ended] = []
+        try:
+            item = ended.get(timeout=PAUSE_S)
+            while item is not None:
+                batch.append(item)
+                if len(batch) == BATCH:
+                    break
+                item = ended.get_nowait()
+        except Empty:
+            pass
+        return batch
+
+    def _decide(self, claim: Claim, outcome: Outcome | Block) -> Transition:
+        if isinstance(outcome, Block):
+            return outcome
+        return decide(claim, outcome, luck=random.uniform(-1, 1), max_lease_expiries=self._max_lease_expiries)
+
+    def _send(self, items: list[tuple[Claim, Transition]]) -> None:
+        try:
+            answers = self._store.leases.finalize(items)
+        except RedisUnavailable:
+            raise
+        except Exception:
+            if len(items) == 1:
+                claim = items[0][0]
+                log.exception("%s cannot be recorded and is left to a reaper", title(claim), extra=facts(claim))
+                return
+            # One damaged key must not hold up the tasks of other queues.
+            for item in items:
+                self._send([item])
+        else:
+            for (claim, transition), answer in zip(items, answers, strict=True):
+                # What went well is by far the most, and nobody wants to read it.
+                if answer is not Settled.OK or not isinstance(transition, Succeed):
+                    report(claim, transition, answer)
+
+    def _let_go(self, count: int) -> None:
+        self._batch = []
+        self._inflight.release(count)
+
+
+def report(claim: Claim, transition: Transition, answer: Settled) -> None:
+    """Log what became of an execution: loudly only what an operator has to know."""
+    name, extra = title(claim), facts(claim)
+    match answer, transition:
+        case Settled.FENCED, _:
+            log.warning("%s does not count: the task has moved on to another holder", name, extra=extra)
+        case Settled.GONE, _:
+            log.warning("%s does not count: the task is no longer there", name, extra=extra)
+        case _, DeadLetter(error, reason):
+            log.error("%s failed for good (%s): %s: %s", name, reason, error.type, error.message, extra=extra)
+        case _, Reschedule(error, delay_ms):
+            cause = f"{error.type}: {error.message}"
+            log.warning("%s failed and is tried again in %.3g s: %s", name, delay_ms / 1000, cause, extra=extra)
+        case _:
+            log.debug("%s: %s", name, type(transition).__name__.lower(), extra=extra)

@@ -1,0 +1,76 @@
+"""Staying alive: the worker's leases and its entry in the list of workers."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from dtq_engine.model import WorkerInfo
+from dtq_engine.store import Store
+from dtq_engine.worker.execution import Cause, Execution, Key
+from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.known_types import KnownTypes
+from dtq_engine.worker.logs import facts, title
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+
+log = logging.getLogger("dtq.worker")
+
+
+class Heartbeat(Loop):
+    """Renews the leases of all that runs, then says that the worker is alive."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        inflight: InFlight,
+        types: KnownTypes,
+        describe: Callable[[], WorkerInfo],
+        interrupt: Callable[[Key, Cause], None],
+        outage: Outage,
+        interval_s: float,
+        ttl_s: float,
+    ) -> None:
+        super().__init__(outage, interval_s)
+        self._store = store
+        self._inflight = inflight
+        self._types = types
+        self._describe = describe
+        self._interrupt = interrupt
+        self._ttl_s = ttl_s
+        self._beating = threading.Lock()
+
+    def step(self) -> None:
+        """One heartbeat. The leases come first: they are what a late heartbeat endangers."""
+        self._renew([each for each in self._inflight.running() if each.cause is not Cause.LOST])
+        with self._beating:
+            if not self.stopped:
+                self._store.workers.beat(self._describe(), self._ttl_s)
+        self._types.refresh()
+        self._outage.ended()
+
+    def leave(self) -> None:
+        """Take the worker off the list; no heartbeat puts it back."""
+        with self._beating:
+            self.stop()
+            self._store.workers.leave(self._describe().id)
+
+    def _renew(self, executions: Sequence[Execution]) -> None:
+        if not executions:
+            return
+        overdue = {each.key for each in executions if each.overdue_since is not None}
+        renewal = self._store.leases.renew([each.claim for each in executions], overdue=overdue)
+        for key in renewal.cancel:
+            self._interrupt(key, Cause.CANCEL)
+        for key in renewal.lost:
+            self._lose(key)
+
+    def _lose(self, key: Key) -> None:
+        # What has ended here since the list was made is no loss: its lease went with its end.
+        execution = self._inflight.find(key)
+        if execution is not None:
+            claim = execution.claim
+            log.warning("%s lost its lease while it runs here", title(claim), extra=facts(claim))
+            self._interrupt(key, Cause.LOST)

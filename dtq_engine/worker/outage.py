@@ -1,0 +1,51 @@
+"""Redis away is not workers dead: when it was seen to be away, and for how long its leases cannot be judged."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from dtq_engine.errors import RedisUnavailable
+
+log = logging.getLogger("dtq.worker")
+
+
+class Outage:
+    """What this worker knows of times without Redis; shared by its loops.
+
+    While Redis is away nobody can renew a lease, so for one visibility period after that no expired lease
+    says anything about its worker, and reapers hold off.
+    """
+
+    def __init__(self, visibility_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._visibility_s = visibility_s
+        self._clock = clock
+        self._run_id = ""
+        self._since: float | None = None
+        self._hold_until = 0.0
+
+    def began(self, error: RedisUnavailable) -> None:
+        """Redis did not answer; said once in the log until it does."""
+        self._hold_off()
+        if self._since is None:
+            self._since = self._clock()
+            log.warning("Redis is unavailable and will be tried again until it answers: %s", error)
+
+    def ended(self) -> None:
+        """Redis answered."""
+        since, self._since = self._since, None
+        if since is not None:
+            log.warning("Redis is back after %.1f s", self._clock() - since)
+
+    def saw_server(self, run_id: str, uptime_s: float) -> None:
+        """Take notice of which server answers: a restarted one, or another after a failover, has been away."""
+        if self._run_id not in {"", run_id} or uptime_s < self._visibility_s:
+            self._hold_off()
+        self._run_id = run_id
+
+    @property
+    def over(self) -> bool:
+        """Whether Redis has been there for a whole visibility period, so that expired leases mean dead workers."""
+        return self._clock() >= self._hold_until
+
+    def _hold_off(self) -> None:
+        self._hold_until = self._clock() + self._visibility_s

@@ -1,0 +1,134 @@
+"""The parts of a worker, each made with what it needs of the others."""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from dtq_engine.config import Settings
+from dtq_engine.connection import connect
+from dtq_engine.model import WorkerInfo
+from dtq_engine.registry import Registry
+from dtq_engine.store import Store
+from dtq_engine.worker.control import Control
+from dtq_engine.worker.executor import Executor
+from dtq_engine.worker.finalize import Finalizer
+from dtq_engine.worker.heartbeat import Heartbeat
+from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.known_types import KnownTypes
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+from dtq_engine.worker.poll import Poll
+from dtq_engine.worker.reaper import Reaper
+from dtq_engine.worker.scheduler import Scheduler, ScheduleWatch
+from dtq_engine.worker.server import look
+from dtq_engine.worker.watchdog import Watchdog
+
+REAP_MOST_S = 5.0
+POLL_LIVES_S = 15.0
+
+
+class Parts:
+    """Composition without logic. `describe` says how the worker is, `give_up` ends it for a reason."""
+
+    def __init__(
+        self,
+        *,
+        worker_id: str,
+        registry: Registry,
+        settings: Settings,
+        describe: Callable[[], WorkerInfo],
+        give_up: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self.connection = connect(settings)
+        # What blocks in Redis has connections of its own, which are closed to end it.
+        self.waiting = connect(settings)
+        self.store = Store(self.connection, settings)
+        self.outage = Outage(settings.visibility_timeout_s)
+        self.types = KnownTypes(self.store, settings.worker_queues, registry.types())
+        self.inflight = InFlight(settings.worker_concurrency)
+        self.executor = Executor(registry, self.inflight, settings.result_max_bytes)
+        self.scheduler = Scheduler(self.store, self.outage)
+        self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
+        self.finalizer = Finalizer(self.store, self.inflight, self.outage, settings.max_lease_expiries)
+        self.watchdog = self._make_watchdog(give_up)
+        self.heartbeat = self._make_heartbeat(describe)
+        self.control = self._make_control(worker_id)
+        self.poll = self._make_poll(worker_id)
+        self.reaper = self._make_reaper(worker_id, registry)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops, in the order to start them."""
+        keepers = (self.heartbeat, self.control, self.finalizer, self.watchdog)
+        return (*keepers, self.scheduler, self.schedule_watch, self.reaper, self.poll)
+
+    def is_alive(self) -> bool:
+        """Whether poll and heartbeat got round lately."""
+        now = time.monotonic()
+        beat_lives_s = 3 * self._settings.heartbeat_interval_s + 5
+        return now - self.poll.progressed_at < POLL_LIVES_S and now - self.heartbeat.progressed_at < beat_lives_s
+
+    def queues_to_reap(self) -> Iterable[str]:
+        """The worker's own queues, and for the leader those that no live worker serves."""
+        yield from self._settings.worker_queues
+        if self.scheduler.leads:
+            served = {queue for info in self.store.workers.list() for queue in info.queues}
+            served.update(self._settings.worker_queues)
+            yield from (queue for queue in self.scheduler.queues if queue not in served)
+
+    def _make_watchdog(self, give_up: Callable[[str], None]) -> Watchdog:
+        return Watchdog(
+            inflight=self.inflight,
+            executor=self.executor,
+            give_up=give_up,
+            is_alive=self.is_alive,
+            alive_file=self._settings.alive_file,
+            outage=self.outage,
+        )
+
+    def _make_heartbeat(self, describe: Callable[[], WorkerInfo]) -> Heartbeat:
+        interval_s = self._settings.heartbeat_interval_s
+        return Heartbeat(
+            store=self.store,
+            inflight=self.inflight,
+            types=self.types,
+            describe=describe,
+            interrupt=self.executor.interrupt,
+            outage=self.outage,
+            interval_s=interval_s,
+            ttl_s=max(self._settings.visibility_timeout_s, 3 * interval_s),
+        )
+
+    def _make_control(self, worker_id: str) -> Control:
+        return Control(
+            connection=self.connection,
+            channel=self.store.keys.control_channel(worker_id),
+            interrupt=self.executor.interrupt,
+            outage=self.outage,
+        )
+
+    def _make_poll(self, worker_id: str) -> Poll:
+        return Poll(
+            worker_id=worker_id,
+            queues=self._settings.worker_queues,
+            waiting=self.waiting,
+            store=self.store,
+            inflight=self.inflight,
+            types=self.types,
+            run=self.executor.run,
+            may_claim=self.watchdog.lets_claim,
+            outage=self.outage,
+        )
+
+    def _make_reaper(self, worker_id: str, registry: Registry) -> Reaper:
+        return Reaper(
+            worker_id=worker_id,
+            store=self.store,
+            registry=registry,
+            queues=self.queues_to_reap,
+            server=partial(look, self.connection),
+            outage=self.outage,
+            rest_s=min(REAP_MOST_S, self._settings.visibility_timeout_s / 4),
+            max_lease_expiries=self._settings.max_lease_expiries,
+        )

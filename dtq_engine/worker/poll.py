@@ -1,0 +1,139 @@
+"""Claiming tasks: strictly in the order of the queues, never more than fit, and never by polling."""
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+
+from dtq_engine.connection import Connection
+from dtq_engine.errors import RedisUnavailable
+from dtq_engine.ids import new_token
+from dtq_engine.model import Claim, ClaimReply, ClaimStatus
+from dtq_engine.store import Store
+from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.known_types import KnownTypes
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+
+BATCH = 100
+FULL_BATCH = 25
+BLOCK_S = 5.0
+ROOM_S = 1.0
+PATIENCE_S = 0.002
+
+
+class Poll(Loop):
+    """Claims for free slots.
+
+    A queue is hot while it may hold more: its last claim got all it asked for, or a wake-up token was
+    popped from it. Claims go to the first hot queue; with none, the loop blocks until a token comes. A token
+    can be lost with a dead connection, so that after each block every queue is tried once.
+    """
+
+    name = "poll"
+
+    def __init__(
+        self,
+        *,
+        worker_id: str,
+        queues: Sequence[str],
+        waiting: Connection,
+        store: Store,
+        inflight: InFlight,
+        types: KnownTypes,
+        run: Callable[[Sequence[Claim]], None],
+        may_claim: Callable[[], bool],
+        outage: Outage,
+    ) -> None:
+        super().__init__(outage)
+        self._worker_id = worker_id
+        self._queues = {store.keys.wake(queue): queue for queue in queues}
+        self._waiting = waiting
+        self._store = store
+        self._inflight = inflight
+        self._types = types
+        self._run_claims = run
+        self._may_claim = may_claim
+        self._hot = set(queues)
+        self._tokens: set[str] = set()
+        # Half of many slots, so that Redis serves one half while the handlers of the other run.
+        self._batch = min(BATCH, inflight.slots, max(FULL_BATCH, inflight.slots // 2))
+        self._unanswered: tuple[str, str, int] | None = None
+        self._claiming = threading.Lock()
+
+    def step(self) -> None:
+        """Claim once, or wait once: for a slot, for a wake-up, or for leave to claim."""
+        if not self._may_claim():
+            self._give_tokens_back()
+            self._stopped.wait(0.1)
+        elif self._room() > 0 and (queue := self._next_queue()) is not None:
+            self._claim(queue)
+
+    def halt(self, timeout_s: float) -> None:
+        """Claim no more from now on; a claim under way is waited for, so that what it brings is known."""
+        self.stop()
+        if self._claiming.acquire(timeout=max(0.0, timeout_s)):
+            self._claiming.release()
+
+    def finish(self) -> None:
+        """Give wake-ups that led to no claim to other workers."""
+        self._give_tokens_back()
+
+    def _room(self) -> int:
+        # Under load a few slots at once are worth a moment's wait: each claim is a round trip.
+        wanted = max(1, self._batch // 2) if self._hot else 1
+        return self._inflight.wait_for_room(ROOM_S, wanted=wanted, patience_s=PATIENCE_S)
+
+    def _next_queue(self) -> str | None:
+        if not self._hot:
+            self._wait_for_wake_up()
+            return None
+        cold_before: list[str] = []
+        for key, queue in self._queues.items():
+            if queue in self._hot:
+                break
+            cold_before.append(key)
+        if cold_before and (popped := self._waiting.pop(cold_before)) is not None:
+            self._popped(popped)
+        return next(queue for queue in self._queues.values() if queue in self._hot)
+
+    def _wait_for_wake_up(self) -> None:
+        key = self._waiting.blpop(list(self._queues), BLOCK_S * random.uniform(0.8, 1.2))
+        if key is None:
+            self._hot.update(self._queues.values())
+        else:
+            self._popped(key)
+
+    def _popped(self, key: str) -> None:
+        self._hot.add(self._queues[key])
+        self._tokens.add(self._queues[key])
+
+    def _claim(self, queue: str) -> None:
+        with self._claiming:
+            if self.stopped or not self._may_claim():
+                return
+            queue, token, limit = self._unanswered or (queue, new_token(), min(self._batch, self._inflight.free))
+            reply = self._ask(queue, token, limit)
+            self._run_claims(reply.claims)
+        if reply.status is ClaimStatus.TYPES:
+            self._types.announce()
+        elif reply.status is not ClaimStatus.AGAIN and len(reply.claims) < limit:
+            self._hot.discard(queue)
+        self._tokens.discard(queue)
+
+    def _ask(self, queue: str, token: str, limit: int) -> ClaimReply:
+        """Claim; without an answer the same is asked again next time, for what it claimed runs under its token."""
+        self._unanswered = (queue, token, limit)
+        try:
+            reply = self._store.leases.claim(
+                queue, worker=self._worker_id, token=token, limit=limit, types_digest=self._types.digest
+            )
+        except RedisUnavailable:
+            self._hot.update(self._queues.values())
+            raise
+        self._unanswered = None
+        return reply
+
+    def _give_tokens_back(self) -> None:
+        for queue in list(self._tokens):
+            self._store.leases.wake(queue)
+            self._tokens.discard(queue)

@@ -1,0 +1,52 @@
+"""What the Redis server says of itself."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dtq_engine.connection import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """The parts of INFO that dtq looks at; `eviction` is the maxmemory policy, empty when it is hidden."""
+
+    name: str
+    version: tuple[int, ...]
+    run_id: str
+    uptime_s: float
+    eviction: str = ""
+    persists: bool = True
+
+    @property
+    def title(self) -> str:
+        """Name and version, for people."""
+        return f"{self.name} {'.'.join(map(str, self.version))}"
+
+
+def look(connection: Connection) -> ServerFacts:
+    """Ask the server (in a cluster: one node of it). Raises RedisUnavailable."""
+    return read(_info(connection))
+
+
+def read(info: Mapping[str, str]) -> ServerFacts:
+    """The facts in the fields of INFO."""
+    is_valkey = info.get("server_name") == "valkey"
+    version = info.get("valkey_version" if is_valkey else "redis_version", "")
+    return ServerFacts(
+        name="Valkey" if is_valkey else "Redis",
+        version=tuple(int(part) for part in re.findall(r"\d+", version)[:3]),
+        run_id=info.get("run_id", ""),
+        uptime_s=float(info.get("uptime_in_seconds", "0")),
+        eviction=info.get("maxmemory_policy", ""),
+        persists=info.get("aof_enabled", "1") != "0",
+    )
+
+
+def _info(connection: Connection) -> dict[str, str]:
+    if connection.is_cluster:
+        fields: dict[str, object] = connection.client.info(target_nodes="random")
+        return {name: str(value) for name, value in fields.items()}
+    text: bytes = connection.call("INFO")
+    lines = text.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

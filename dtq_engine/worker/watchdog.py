@@ -1,0 +1,106 @@
+"""Policing what cannot police itself: deadlines, threads that do not return, a loop that is blocked."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dtq_engine.worker.execution import Cause, Execution
+from dtq_engine.worker.executor import Executor
+from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.logs import facts, title
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+
+log = logging.getLogger("dtq.worker")
+
+TICK_S = 0.1
+SILENCE_S = 5.0
+HOPELESS = 10
+COOPERATION_S = 1.0
+ALIVE_S = 1.0
+
+
+class Watchdog(Loop):
+    """Ends executions at their deadlines, and the worker when too many of its threads are stuck.
+
+    `give_up` is told once, with the reason, when an execution is overdue by 10 times its timeout or half of
+    the slots are held by overdue ones. `alive_file` is touched while `is_alive` says so.
+    """
+
+    name = "watchdog"
+
+    def __init__(
+        self,
+        *,
+        inflight: InFlight,
+        executor: Executor,
+        give_up: Callable[[str], None],
+        is_alive: Callable[[], bool],
+        alive_file: str | None,
+        outage: Outage,
+    ) -> None:
+        super().__init__(outage, TICK_S)
+        self._inflight = inflight
+        self._executor = executor
+        self._give_up = give_up
+        self._gave_up = False
+        self._is_alive = is_alive
+        self._alive_file = None if alive_file is None else Path(alive_file)
+        self._touched_at = 0.0
+        self._silent = False
+
+    def lets_claim(self) -> bool:
+        """Whether new tasks would make progress: not while the event loop is blocked."""
+        return not self._silent
+
+    def step(self) -> None:
+        """Look at everything once."""
+        now = time.monotonic()
+        overdue: list[Execution] = []
+        for execution in self._inflight.running():
+            if execution.deadline <= now and execution.cause is not Cause.TIMEOUT:
+                self._overran(execution)
+            if execution.overdue_since is not None:
+                overdue.append(execution)
+        self._judge(overdue, now)
+        self._listen()
+        self._show_life(now)
+
+    def _overran(self, execution: Execution) -> None:
+        claim = execution.claim
+        log.warning("%s passed its timeout of %g s", title(claim), claim.timeout_ms / 1000, extra=facts(claim))
+        self._executor.time_out(execution)
+
+    def _judge(self, overdue: list[Execution], now: float) -> None:
+        if self._gave_up or not overdue:
+            return
+        hopeless = [each for each in overdue if now - each.deadline >= HOPELESS * each.claim.timeout_ms / 1000]
+        # Handlers that look at `ctx.cancelled` get a moment to come back before they count as stuck.
+        stuck = [each for each in overdue if now - each.deadline >= COOPERATION_S]
+        if hopeless:
+            self._end_worker(f"a thread is overdue by {HOPELESS} times its timeout ({hopeless[0].claim.type})")
+        elif len(stuck) * 2 >= self._inflight.slots:
+            self._end_worker(f"{len(stuck)} of {self._inflight.slots} slots are held by overdue threads")
+
+    def _end_worker(self, reason: str) -> None:
+        self._gave_up = True
+        self._give_up(reason)
+
+    def _listen(self) -> None:
+        silent = self._executor.event_loop.silent_s() >= SILENCE_S
+        if silent and not self._silent:
+            stack = self._executor.event_loop.stack()
+            log.error("the event loop is blocked for %g s, and nothing is claimed meanwhile:\n%s", SILENCE_S, stack)
+        elif self._silent and not silent:
+            log.warning("the event loop goes on")
+        self._silent = silent
+
+    def _show_life(self, now: float) -> None:
+        if self._alive_file is None or now - self._touched_at < ALIVE_S or not self._is_alive():
+            return
+        self._touched_at = now
+        try:
+            self._alive_file.touch()
+        except OSError as error:
+            log.error("the alive file cannot be touched: %s", error)

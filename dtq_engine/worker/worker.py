@@ -1,0 +1,148 @@
+"""The worker's life, from start to exit."""
+
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+from queue import SimpleQueue
+from urllib.parse import urlsplit
+
+from dtq_engine.config import Settings
+from dtq_engine.engine import Dtq
+from dtq_engine.errors import ConfigurationError
+from dtq_engine.model import WorkerInfo
+from dtq_engine.worker import checks
+from dtq_engine.worker.drain import Drain
+from dtq_engine.worker.parts import Parts
+from dtq_engine.worker.server import ServerFacts, look
+from dtq_engine.worker.signals import Signals
+
+log = logging.getLogger("dtq.worker")
+
+EXIT_OK = 0
+EXIT_STUCK = 75
+
+
+class Worker:
+    """Claims tasks of its queues and runs their handlers until it is told to stop.
+
+    `run` does it all in this thread. `start`, `stop` and `join` are for a worker within another program.
+    """
+
+    def __init__(self, app: Dtq, settings: Settings) -> None:
+        self.id = settings.worker_id or _new_id()
+        self._settings = settings
+        self._types = app.registry.types()
+        self.parts = Parts(
+            worker_id=self.id,
+            registry=app.registry,
+            settings=settings,
+            describe=self.describe,
+            give_up=self._give_up,
+        )
+        # Plain flags and a SimpleQueue: a signal handler must not touch a lock that its own thread may hold.
+        self._leaving = False
+        self._hurried = False
+        self._orders: SimpleQueue[None] = SimpleQueue()
+        self._ended = threading.Event()
+        self._code = EXIT_OK
+        self._started_ms = 0
+
+    def run(self) -> int:
+        """Work until SIGTERM, SIGINT or `stop`, drain, and return the exit code; raises as `start` does.
+
+        0, or 75 when stuck threads made the worker give up and a new process should take its place. Handlers
+        may still run after that: end the process by `os._exit`.
+        """
+        with Signals(self.stop, self._hurry):
+            self.start()
+            return self.join()
+
+    def start(self) -> None:
+        """Begin to work; returns as soon as Redis answers and all loops run, or `stop` was called.
+
+        Raises ConfigurationError when there is nothing to run, or this Redis will not do.
+        """
+        if not self._types:
+            raise ConfigurationError(["The app has no tasks: let DTQ_TASKS name the module that registers them."])
+        checks.check_alive_file(self._settings)
+        server = checks.once_reachable(self._introduce, lambda: self._leaving)
+        if server is None:
+            self._ended.set()
+            return
+        self.parts.executor.start()
+        for loop in self.parts.loops:
+            loop.start()
+        self._announce(server)
+        threading.Thread(target=self._live, name="dtq-life", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask the worker to drain and end; any thread and any signal handler may do so."""
+        self._leaving = True
+        self._orders.put(None)
+
+    def join(self, timeout_s: float | None = None) -> int:
+        """Wait for the end that `stop` asks for; the exit code. Raises TimeoutError."""
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"the worker {self.id} still runs")
+        return self._code
+
+    def describe(self) -> WorkerInfo:
+        """What the worker says of itself at this moment."""
+        return WorkerInfo(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=self._settings.worker_queues,
+            concurrency=self._settings.worker_concurrency,
+            release=self._settings.release,
+            types=self._types,
+            in_flight=self.parts.inflight.taken,
+            state="draining" if self._leaving else "running",
+            started_ms=self._started_ms,
+            seen_ms=self.parts.store.now_ms(),
+        )
+
+    def _introduce(self) -> ServerFacts:
+        server = look(self.parts.connection)
+        checks.check_server(server, self._settings)
+        self._started_ms = self.parts.store.now_ms()
+        self.parts.types.announce()
+        self.parts.heartbeat.step()
+        return server
+
+    def _live(self) -> None:
+        self._orders.get()
+        try:
+            Drain(self.parts, self._settings.drain_timeout_s, lambda: self._hurried).run()
+            log.info("worker %s has ended", self.id)
+        finally:
+            self._ended.set()
+
+    def _hurry(self) -> None:
+        self._hurried = True
+
+    def _give_up(self, reason: str) -> None:
+        log.error("worker %s gives up so that a new process can take its place: %s", self.id, reason)
+        self._code = EXIT_STUCK
+        self.stop()
+
+    def _announce(self, server: ServerFacts) -> None:
+        address = urlsplit(self._settings.redis_url)
+        log.info(
+            "worker %s is ready: %d slots, queues %s, %d task types, %s at %s%s",
+            self.id,
+            self._settings.worker_concurrency,
+            ",".join(self._settings.worker_queues),
+            len(self._types),
+            server.title,
+            address.netloc.rpartition("@")[2] or address.path,
+            f", release {self._settings.release}" if self._settings.release else "",
+        )
+
+
+def _new_id() -> str:
+    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()).strip("-._")[:40] or "worker"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,143 @@
+"""The demonstration, from its server to its verdict."""
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+import click
+
+from dtq_engine import Dtq, DtqError, Task, TaskStatus
+from dtq_engine.cli.text import safe, table
+from dtq_engine.embedded import EmbeddedValkey
+from examples import tasks
+from examples.progress import Progress
+from examples.verdicts import HEADERS, rows, verdicts
+from examples.worker_process import WorkerFailed, WorkerProcess
+from examples.workload import ROOT, Workload, submit, text_files
+
+LOOK_S = 0.1
+
+
+def demonstrate(*, once: bool, time_limit_s: float, worker_app: str, data: Path) -> int:
+    """The whole demonstration; its exit code: 0 if all ended as it should, 1 if not, 2 if it could not be shown."""
+    os.chdir(ROOT)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no tick or bar shows ?
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell in the background has SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    try:
+        return _run(once=once, ends=time.monotonic() + time_limit_s, worker_app=worker_app, data=data)
+    except BrokenPipeError:
+        raise
+    except (DtqError, WorkerFailed, OSError) as error:
+        click.echo(f"Error: {safe(str(error))}", err=True)
+        return 2
+
+
+def _run(*, once: bool, ends: float, worker_app: str, data: Path) -> int:
+    name = secrets.token_hex(4)
+    with _redis(data) as url, WorkerProcess(name, url, worker_app, data / "worker.log") as worker:
+        say(f"Redis   {url}")
+        worker.wait_until_ready(tasks.app.store, ends)
+        say(f"Worker  process {worker.pid}, log in {worker.log}")
+        paths = text_files()
+        work = submit(name, paths, data / "demo")
+        say(f"Tasks   {len(work.ids)}, most of them about {len(paths)} text files of this repository")
+        say()
+        found = follow(tasks.app, work, worker, ends)
+        good = tell(work, found)
+        if not once:
+            stay(url, worker)
+    return 0 if good else 1
+
+
+@contextmanager
+def _redis(data: Path) -> Generator[str, None, None]:
+    """The address of Redis: DTQ_REDIS_URL, or a server that lives as long as this context."""
+    if url := os.environ.get("DTQ_REDIS_URL"):
+        yield url
+        return
+    with EmbeddedValkey(data) as embedded:
+        os.environ["DTQ_REDIS_URL"] = embedded.url
+        yield embedded.url
+
+
+def follow(app: Dtq, work: Workload, worker: WorkerProcess, ends: float) -> dict[str, Task]:
+    """The tasks once all have ended, or as they are when the time is up; cancels the one that is to be cancelled.
+
+    Raises TaskNotFound if one has vanished.
+    """
+    found = {each: app.handle(each).info() for each in work.ids}
+    cancelled = False
+    try:
+        with Progress(len(found)) as progress:
+            while (unfinished := _unfinished(found)) and time.monotonic() < ends:
+                found.update((task.id, task) for task in app.store.inspect.find(unfinished) if task is not None)
+                progress.show(found.values())
+                if not cancelled and found[work.watch].status is TaskStatus.RUNNING:
+                    app.handle(work.watch).cancel(reason="the demonstration wants to see it stop")
+                    cancelled = True
+                worker.check()
+                time.sleep(LOOK_S)
+    finally:
+        _cancel(app, _unfinished(found))
+    return found
+
+
+def _unfinished(found: dict[str, Task]) -> list[str]:
+    return [task.id for task in found.values() if not task.status.is_final]
+
+
+def _cancel(app: Dtq, task_ids: Sequence[str]) -> None:
+    """Leave nothing of this run behind for the next one."""
+    with suppress(DtqError):
+        for each in task_ids:
+            app.handle(each).cancel(reason="the demonstration ended")
+
+
+def tell(work: Workload, found: dict[str, Task]) -> bool:
+    """Print the table and the verdicts; whether all expectations were met."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    say(table(HEADERS, list(rows(found)), columns=columns))
+    say()
+    judged = list(verdicts(work, found))
+    longest = max(len(verdict.expectation) for verdict in judged)
+    for verdict in judged:
+        mark = click.style("✓", fg="green") if verdict.met else click.style("✗", fg="red")
+        say(f"{mark} {verdict.expectation:<{longest}}  {click.style(verdict.seen, dim=True)}")
+    say()
+    good = all(verdict.met for verdict in judged)
+    say("Every task ended as it should." if good else click.style("Not every task ended as it should.", fg="red"))
+    return good
+
+
+def stay(url: str, worker: WorkerProcess) -> None:
+    """Wait for Ctrl-C, with something to try meanwhile."""
+    say()
+    say("The server and the worker stay up until Ctrl-C. In another terminal, try:")
+    for line in (
+        f"export DTQ_REDIS_URL={url}",
+        "dtq queues",
+        "dtq list --status dead_lettered",
+        "dtq dlq list",
+        "dtq submit files.count_words path=README.md --app examples.tasks:app --wait",
+    ):
+        say(f"  {line}")
+    with suppress(KeyboardInterrupt):
+        while True:
+            worker.check()
+            time.sleep(0.5)
+    say()
+
+
+def say(text: str = "") -> None:
+    """Print a line; colours only on a terminal that wants them."""
+    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)

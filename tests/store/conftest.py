@@ -1,0 +1,55 @@
+"""What the store tests share beside the fixtures of all tests."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from dtq_engine.config import Settings
+from dtq_engine.connection import Connection, connect
+from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.store import Store
+from tests.store.hand import Hand
+
+
+@pytest.fixture
+def make_store(conn: Connection, settings: Settings) -> Callable[..., Store]:
+    """A store over the test's connection with other settings: `make_store(max_queue_depth=3)`."""
+
+    def make(**changes: object) -> Store:
+        return Store(conn, replace(settings, **changes))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def hand(store: Store) -> Hand:
+    """A worker that moves only when told to."""
+    return Hand(store)
+
+
+@pytest.fixture
+def other(store: Store) -> Hand:
+    """Another one."""
+    return Hand(store, "w2")
+
+
+@pytest.fixture
+def store_at(settings: Settings) -> Iterator[Callable[..., Store]]:
+    """A store over a connection of its own: `store_at(url)`, with further settings by name."""
+    opened: list[Store] = []
+
+    def make(url: str, **changes: object) -> Store:
+        other = replace(settings, redis_url=url, **changes)  # type: ignore[arg-type]
+        opened.append(Store(connect(other), other))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def own_server(make_server: Callable[..., EmbeddedValkey]) -> EmbeddedValkey:
+    """A server that this test may stop, empty and break."""
+    return make_server()

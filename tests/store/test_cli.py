@@ -1,0 +1,471 @@
+"""The command line on a real server, as its user sees it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtq_engine import NewTask, RetryPolicy, Settings, Store, submission
+from dtq_engine.cli import bulk
+from dtq_engine.cli.root import run
+from dtq_engine.model import Cancel, DeadLetter, Succeed
+from tests.store.hand import Hand, error
+from tests.support.environ import environ_of
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+HANDLERS = """
+from dtq_engine import Dtq
+app = Dtq()
+
+@app.task("reports.build", queue="reports", priority=7)
+def build(account_id: int) -> int:
+    return account_id
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def dtq(settings, monkeypatch, capsys) -> Callable[..., Ran]:
+    """Run a command in this process, with this test's settings as its environment."""
+    for name in [name for name in os.environ if name.startswith("DTQ_")]:
+        monkeypatch.delenv(name)
+    for name, value in environ_of(settings).items():
+        monkeypatch.setenv(name, value)
+
+    def call(*arguments: str, stdin: bytes | None = None) -> Ran:
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = run(arguments)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return call
+
+
+# submit
+
+
+def test_submit_prints_the_id_alone_on_stdout(dtq, store):
+    ran = dtq("submit", "mail", "to=ann", "n=3")
+    assert (ran.code, ran.err) == (0, "It waits in queue default.\n")
+    assert store.inspect.get(ran.out.strip()).payload == b'{"to":"ann","n":3}'
+
+
+def test_submit_takes_all_its_options(dtq, store):
+    ran = dtq(
+        *("submit", "mail", '{"n": 1}', "--queue", "night", "--priority", "9", "--delay", "5m", "--id", "m-1"),
+        *("--idempotency-key", "k", "--expires-in", "1d", "--timeout", "30s", "--max-attempts", "2"),
+    )
+    assert (ran.code, ran.out, ran.err) == (0, "m-1\n", "It is delayed for 5m 00s, in queue night.\n")
+    task = store.inspect.get("m-1", queue="night")
+    assert (task.priority, task.timeout_ms, task.retry.max_attempts, task.idempotency_key) == (9, 30_000, 2, "k")
+    assert task.status == "pending"
+
+
+def test_submit_with_json_prints_one_documented_value(dtq):
+    assert dtq("submit", "mail", "--id", "m-1", "--json").json == {
+        "line": None,
+        "id": "m-1",
+        "queue": "default",
+        "outcome": "new",
+        "status": "queued",
+        "error": None,
+    }
+
+
+def test_submitting_again_under_a_key_says_so(dtq):
+    first = dtq("submit", "mail", "--idempotency-key", "k")
+    again = dtq("submit", "mail", "--idempotency-key", "k")
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err == "It was submitted before and is queued, in queue default.\n"
+
+
+def test_another_payload_under_a_key_is_refused(dtq):
+    dtq("submit", "mail", "a=1", "--idempotency-key", "k")
+    ran = dtq("submit", "mail", "a=2", "--idempotency-key", "k")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+
+
+def test_a_full_queue_is_exit_code_1(dtq, monkeypatch):
+    monkeypatch.setenv("DTQ_MAX_QUEUE_DEPTH", "1")
+    dtq("submit", "mail")
+    ran = dtq("submit", "mail")
+    assert ran.code == 1
+    assert ran.err.startswith("Error: ")
+
+
+def test_a_wrong_task_is_exit_code_2(dtq):
+    assert dtq("submit", "not a type").code == 2
+    assert dtq("submit", "mail", "--queue", "Not A Queue").code == 2
+
+
+def test_submit_uses_what_the_app_says_about_a_type(dtq, store, tmp_path, monkeypatch):
+    (tmp_path / "cli_handlers.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran = dtq("submit", "reports.build", "account_id=7", "--app", "cli_handlers:app")
+    assert store.inspect.get(ran.out.strip()).queue == "reports"
+    wrong = dtq("submit", "reports.build", "acount_id=7", "--app", "cli_handlers:app")
+    assert wrong.code == 2
+    assert "account_id" in wrong.err
+
+
+def test_submit_wait_prints_the_result(dtq, store):
+    hand = Hand(store)
+
+    def work() -> None:
+        claim = wait_until(hand.claim)[0]
+        hand.end(claim, Succeed(b'{"sent":true}'))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    ran = dtq("submit", "mail", "--id", "m-1", "--wait", "10s")
+    worker.join()
+    assert (ran.code, json.loads(ran.out), ran.err) == (0, {"sent": True}, "m-1\n")
+
+
+# submit --file
+
+
+def test_a_file_is_submitted_and_its_bad_lines_are_named(dtq, store, tmp_path):
+    file = tmp_path / "tasks.ndjson"
+    file.write_text('{"type":"mail","id":"a"}\n\n{bad\n{"type":"mail","id":"b","queue":"night"}\n{"type":"x y"}\n')
+    ran = dtq("submit", "--file", str(file), "--priority", "2")
+    assert (ran.code, ran.out) == (1, "")
+    complaints = ran.err.splitlines()
+    assert complaints[0].startswith("line 3: this is not a JSON object on one line")
+    assert complaints[1].startswith("line 5: type cannot be 'x y'")
+    assert complaints[2].startswith("Submitted 2 tasks in ")
+    assert complaints[2].endswith("; 2 lines refused.")
+    assert [(task.queue, task.priority) for task in store.inspect.find(["a", "b"])] == [("default", 2), ("night", 2)]
+
+
+def test_stdin_is_submitted_with_a_line_of_json_for_each_task(dtq):
+    ran = dtq(
+        "submit", "--file", "-", "--json", stdin=b'{"type":"mail","id":"a"}\n{"typ":"mail"}\n{"type":"mail","id":"b"}'
+    )
+    assert ran.code == 1
+    told = {line["line"]: line for line in ran.lines}
+    assert [told[number]["id"] for number in (1, 2, 3)] == ["a", None, "b"]
+    assert told[2]["error"] == {
+        "code": "InvalidTask",
+        "message": "'typ' is not a field of a task; did you mean 'type'?",
+    }
+
+
+def test_a_big_file_goes_in_chunks_and_counts_its_tasks(dtq, store, monkeypatch):
+    calls = []
+
+    def counted(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[submission.Answer]:
+        calls.append(len(tasks))
+        return submission.submit_each(store, settings, tasks)
+
+    monkeypatch.setattr(bulk, "submit_each", counted)
+    ran = dtq("submit", "--file", "-", stdin=b'{"type":"mail"}\n' * 1_234)
+    assert (ran.code, calls) == (0, [500, 500, 234])
+    assert "Submitted 1,234 tasks" in ran.err
+    assert store.inspect.queue("default").waiting == 1_234
+
+
+def test_a_line_too_long_is_refused_and_the_next_one_read(dtq, monkeypatch, store):
+    monkeypatch.setattr(bulk, "LINE_BYTES", 64)
+    long = b'{"type":"mail","payload":{"x":"' + b"x" * 500 + b'"}}\n'
+    ran = dtq("submit", "--file", "-", stdin=long + b'{"type":"mail","id":"a"}\n')
+    assert ran.err.startswith("line 1: the line is longer than 64 bytes.\n")
+    assert store.inspect.get("a").type == "mail"
+
+
+def test_many_refused_lines_do_not_flood_the_terminal(dtq):
+    ran = dtq("submit", "--file", "-", stdin=b"bad\n" * 1_000)
+    assert ran.code == 1
+    assert len(ran.err.splitlines()) == 22
+    assert ran.err.endswith("; 1,000 lines refused.\n")
+
+
+def test_a_server_that_goes_away_half_way_stops_the_file_and_tells_where(dtq, make_server, monkeypatch):
+    server = make_server()
+    monkeypatch.setenv("DTQ_REDIS_URL", server.url)
+    lines = (b'{"type":"mail"}\n' for _ in range(1_500))
+
+    class Input(io.BytesIO):
+        reads = 0
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            self.reads += 1
+            if self.reads == 600:
+                server.stop()
+            return next(lines, b"")
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Input()))
+    ran = dtq("submit", "--file", "-")
+    assert ran.code == 2
+    assert ran.err.splitlines()[0].startswith("Submitted 500 tasks in ")
+    assert ran.err.splitlines()[1].startswith("Stopped: lines 501 to 1000 may be in or not")
+    assert ran.err.splitlines()[2].startswith("Error: Redis ")
+
+
+# status, result, list
+
+
+def test_status_of_one_task_is_told_in_full(dtq, hand):
+    hand.submit("m-1", payload=b'{"to":"ann"}', retry=RetryPolicy(max_attempts=1))
+    hand.end(hand.claim_one("m-1"), DeadLetter(error("no \x1b[31mroute"), "max_attempts"))
+    ran = dtq("status", "m-1")
+    assert ran.code == 0
+    assert "dead_lettered" in ran.out
+    assert '{"to":"ann"}' in ran.out
+    assert r"ValueError: no \x1b[31mroute" in ran.out
+    assert "\x1b[31mroute" not in ran.out
+
+
+def test_status_of_several_tasks_is_a_table_and_missing_ones_are_exit_code_1(dtq, hand):
+    hand.submit("m-1", "m-2")
+    ran = dtq("status", "m-1", "nope", "m-2")
+    assert (ran.code, len(ran.out.splitlines())) == (1, 3)
+    assert ran.err.startswith("Error: there is no task nope")
+    shown = dtq("status", "m-1", "nope", "--json")
+    assert (shown.code, shown.json["missing"], shown.json["tasks"][0]["status"]) == (1, ["nope"], "queued")
+
+
+def test_result_prints_the_value(dtq, hand):
+    hand.end(hand.start("m-1"), Succeed(b'{"n": 12345678901234567890}'))
+    ran = dtq("result", "m-1")
+    assert (ran.code, ran.out) == (0, '{\n  "n": 12345678901234567890\n}\n')
+    assert dtq("result", "m-1", "--json").json["result"] == {"n": 12345678901234567890}
+
+
+def test_a_result_of_none_is_null(dtq, hand):
+    hand.end(hand.start("m-1"), Succeed(None))
+    assert dtq("result", "m-1").out == "null\n"
+
+
+def test_no_result_yet_is_exit_code_1_and_says_how_to_wait(dtq, hand):
+    hand.submit("m-1")
+    ran = dtq("result", "m-1")
+    assert (ran.code, ran.out) == (1, "")
+    assert "it is queued; wait for it: dtq result m-1 --wait 60s" in ran.err
+    assert dtq("result", "m-1", "--wait", "50ms").code == 1
+
+
+def test_a_failed_task_has_its_error_instead_of_a_result(dtq, hand):
+    hand.end(hand.start("m-1"), DeadLetter(error(), "permanent"))
+    ran = dtq("result", "m-1")
+    assert ran.code == 1
+    assert ran.err == (
+        "Error: task m-1 was dead-lettered after 1 of 12 attempts: ValueError: it did not work; "
+        "all that is known: dtq status m-1\n"
+    )
+
+
+def test_an_unknown_task_is_exit_code_1(dtq):
+    for command in (["status", "nope"], ["result", "nope"], ["cancel", "nope"], ["dlq", "requeue", "nope"]):
+        ran = dtq(*command)
+        assert (ran.code, ran.err.startswith("Error: ")) == (1, True), command
+
+
+def test_list_filters_and_goes_on_by_cursor(dtq, hand):
+    hand.submit("m-1", "m-2", "m-3")
+    hand.submit("r-1", type="report")
+    assert {task["id"] for task in dtq("list", "--type", "report", "--json").json["tasks"]} == {"r-1"}
+    assert dtq("list", "--status", "running", "--json").json == {"tasks": [], "cursor": None, "missing": []}
+    first = dtq("list", "--limit", "3", "--json").json
+    rest = dtq("list", "--limit", "3", "--cursor", first["cursor"], "--json").json
+    assert {task["id"] for task in first["tasks"] + rest["tasks"]} == {"m-1", "m-2", "m-3", "r-1"}
+    assert rest["cursor"] is None
+
+
+def test_list_is_a_table_with_times_from_now(dtq, hand):
+    hand.submit("m-1")
+    head, row = dtq("list").out.splitlines()
+    assert head.split()[:4] == ["ID", "TYPE", "QUEUE", "STATUS"]
+    assert row.split()[:4] == ["m-1", "mail", "default", "queued"]
+    assert row.split()[6] in {"now", "1s"}
+
+
+def test_an_empty_list_says_so_on_stderr(dtq):
+    ran = dtq("list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "No task matches.\n")
+
+
+def test_a_wrong_cursor_is_a_sentence(dtq, hand):
+    hand.submit("m-1")
+    assert dtq("list", "--cursor", "zzz").err.startswith("Error: This cursor is not one of ours")
+
+
+def test_a_type_that_another_program_made_up_cannot_act_on_the_terminal(dtq, hand, client, settings):
+    hand.submit("m-1")
+    client.hset(f"{settings.prefix}:task:{{default}}:m-1", "t", b"\x1b]0;owned\x07mail")
+    assert r"\x1b]0;owned\x07mail" in dtq("list").out
+    assert r"\x1b]0;owned\x07mail" in dtq("status", "m-1").out
+
+
+# cancel, queues, pause, resume
+
+
+def test_cancel_ends_what_waits_and_says_what_it_did(dtq, hand):
+    hand.start("m-1")
+    hand.submit("m-2")
+    ran = dtq("cancel", "m-1", "m-2", "--reason", "ordered twice")
+    assert (ran.code, hand.status("m-2")) == (0, "cancelled")
+    assert ran.out == "m-1  is running; its worker was told to stop it\nm-2  cancelled\n"
+    again = dtq("cancel", "m-2", "--json")
+    assert (again.code, again.json["results"][0]["outcome"]) == (1, "finished")
+
+
+def test_queues_shows_each_queue_with_its_numbers(dtq, hand):
+    hand.submit("m-1", "m-2", priority=9)
+    hand.end(hand.claim_one())
+    (queue,) = dtq("queues", "--json").json["queues"]
+    assert {name: queue[name] for name in ("queue", "depth", "waiting", "succeeded", "paused", "workers")} == {
+        "queue": "default",
+        "depth": 1,
+        "waiting": 1,
+        "succeeded": 1,
+        "paused": False,
+        "workers": 0,
+    }
+    assert queue["waiting_by_priority"] == {"9": 1}
+    assert "no worker serves it" in dtq("queues", "default").out
+
+
+def test_a_queue_is_paused_and_resumed(dtq, hand):
+    hand.submit("m-1")
+    assert dtq("pause", "default", "--reason", "upgrade").out == "default is paused; go on with: dtq resume default\n"
+    assert "paused: upgrade" in dtq("queues").out
+    assert hand.claim() == []
+    assert dtq("resume", "default", "--json").json == {"queue": "default", "paused": False}
+    assert len(hand.claim()) == 1
+
+
+def test_a_queue_that_does_not_exist_is_not_paused(dtq, hand):
+    hand.submit("m-1")
+    ran = dtq("pause", "defualt")
+    assert ran.code == 2
+    assert "did you mean default?" in ran.err
+
+
+def test_no_queue_yet_is_no_error(dtq):
+    ran = dtq("queues")
+    assert (ran.code, ran.out) == (0, "")
+    assert dtq("queues", "--json").json == {"queues": []}
+
+
+# dlq
+
+
+@pytest.fixture
+def dead(hand) -> list[str]:
+    """Three dead letters, of two types."""
+    names = ["m-1", "m-2", "r-1"]
+    hand.submit("m-1", "m-2")
+    hand.submit("r-1", type="report")
+    digest = hand.store.workers.announce(["default"], ["mail", "report"])
+    hand.digest = digest
+    for claim in hand.claim():
+        hand.end(claim, DeadLetter(error(), "permanent"))
+    return names
+
+
+def test_dead_letters_are_listed(dtq, dead):
+    head, *rows = dtq("dlq", "list").out.splitlines()
+    assert head.split() == ["ID", "TYPE", "QUEUE", "DIED", "ATTEMPTS", "REASON", "ERROR"]
+    assert sorted(row.split()[0] for row in rows) == dead
+    letters = dtq("dlq", "list", "--json").json["dead_letters"]
+    assert {letter["reason"] for letter in letters} == {"permanent"}
+
+
+def test_dead_letters_are_requeued_by_id(dtq, dead, hand):
+    ran = dtq("dlq", "requeue", "m-1", "r-1")
+    assert (ran.code, ran.out) == (0, "Requeued 2 tasks.\n")
+    assert [hand.status(each) for each in dead] == ["queued", "dead_lettered", "queued"]
+
+
+def test_requeueing_in_bulk_asks_unless_told_not_to(dtq, dead, hand):
+    asked = dtq("dlq", "requeue", "--all", stdin=b"y\n")
+    assert asked.code == 2
+    assert "repeat the command with --yes" in asked.err
+    ran = dtq("dlq", "requeue", "--type", "mail", "--yes", "--json")
+    assert (ran.code, {line["id"]: line["outcome"] for line in ran.lines}) == (
+        0,
+        {"m-1": "requeued", "m-2": "requeued"},
+    )
+    assert hand.status("r-1") == "dead_lettered"
+
+
+def test_a_dead_letter_is_discarded_with_its_task(dtq, dead, store):
+    assert dtq("dlq", "discard", "--all", "--yes").out == "Discarded 3 tasks.\n"
+    assert store.inspect.find(dead) == [None, None, None]
+
+
+def test_what_cannot_be_requeued_does_not_stop_the_others(dtq, dead, hand):
+    hand.submit("m-3")
+    ran = dtq("dlq", "requeue", "m-3", "m-1")
+    assert (ran.code, ran.out) == (1, "Requeued 1 task.\n")
+    assert ran.err.startswith("Error: Task m-3 is queued")
+
+
+def test_a_cancelled_task_can_be_requeued_too(dtq, hand):
+    hand.end(hand.start("m-1"), Cancel(error()))
+    assert dtq("dlq", "requeue", "m-1").code == 0
+
+
+# The process
+
+
+def dtq_process(settings, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "dtq_engine.cli", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environ_of(settings), cwd=ROOT, **{**pipes, **options})
+
+
+def test_a_reader_that_leaves_early_causes_no_noise(settings, hand):
+    hand.submit(*(f"m-{number}" for number in range(200)))
+    listing = dtq_process(settings, "list", "--limit", "200", "--json")
+    assert listing.stdout is not None
+    listing.stdout.close()
+    _, err = listing.communicate(timeout=20)
+    assert (err, listing.returncode) == ("", 1)
+
+
+def test_colours_are_only_for_terminals_and_not_with_no_color(settings, hand):
+    hand.end(hand.start("m-1"))
+    plain = dtq_process(settings, "list").communicate(timeout=20)[0]
+    assert "\x1b" not in plain
+    assert "\x1b[32msucceeded" in on_a_terminal(settings, {})
+    assert "\x1b[" not in on_a_terminal(settings, {"NO_COLOR": "1"})
+
+
+def on_a_terminal(settings, environ: dict[str, str]) -> str:
+    """What `dtq list` prints on a terminal."""
+    terminal, end = os.openpty()
+    command = [sys.executable, "-m", "dtq_engine.cli", "list"]
+    subprocess.run(command, env=environ_of(settings) | environ, cwd=ROOT, stdout=end, check=True, timeout=20)
+    os.close(end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    return shown

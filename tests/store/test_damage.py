@@ -1,0 +1,295 @@
+"""Keys that hold something else: a script does all it should or refuses and has written nothing."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from dtq_engine.errors import RedisDamaged, TaskNotFound
+from dtq_engine.ids import new_token
+from dtq_engine.model import (
+    FINAL,
+    AttemptError,
+    DeadLetter,
+    NewTask,
+    Reschedule,
+    Succeed,
+)
+from dtq_engine.store import Store
+from tests.store.hand import QUEUE, Hand, error, ids
+
+pytestmark = pytest.mark.keeps_keys
+
+LONG = b'"' + b"x" * 99 + b'"'
+
+
+class World:
+    """A queue with a task in every state, so that each script has something to do."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.queue = QUEUE
+        self.hand = hand = Hand(store)
+        hand.end(hand.start("dead", payload=LONG, idempotency_key="dead"), DeadLetter(error(), "permanent"))
+        hand.end(hand.start("retrying"), Reschedule(error(), 60_000))
+        hand.end(hand.start("retrying-low", priority=2), Reschedule(error(), 60_000))
+        hand.submit("blocked", type="unknown")
+        hand.submit("pending", delay_ms=60_000, priority=3)
+        hand.submit("r1", payload=LONG, priority=9, idempotency_key="r1")
+        hand.submit("r2", priority=4)
+        self.claims = hand.claim(2)
+        hand.submit("queued", payload=LONG, priority=6)
+
+    def make_all_due(self) -> None:
+        keys, client = self.store.keys, self.store.connection.client
+        for key in (keys.schedule(self.queue), keys.retry_schedule(self.queue), keys.blocked(self.queue)):
+            for member in client.zrange(key, 0, -1):
+                client.zadd(key, {member: 1})
+
+    def expire_leases(self) -> None:
+        client, keys = self.store.connection.client, self.store.keys
+        for claim in self.claims:
+            stream = keys.stream(self.queue, claim.priority)
+            client.xclaim(stream, "workers", "w1", 0, [claim.entry], idle=60_000, justid=True)
+
+
+def submit(world: World) -> None:
+    names = {f"n{priority}": priority for priority in range(10)}
+    tasks = [NewTask(id=name, type="mail", queue=world.queue, priority=p, payload=LONG) for name, p in names.items()]
+    world.store.intake.submit([*tasks, NewTask(id="later", type="mail", queue=world.queue, delay_ms=1)])
+
+
+def claim(world: World) -> None:
+    world.hand.ask()
+
+
+def renew(world: World) -> None:
+    world.store.leases.renew(world.claims)
+
+
+def succeed(world: World) -> None:
+    world.hand.end_all(world.claims, Succeed(LONG))
+
+
+def retry(world: World) -> None:
+    world.hand.end_all(world.claims, Reschedule(error(), 1000))
+
+
+def retry_at_once(world: World) -> None:
+    world.hand.end_all(world.claims, Reschedule(error(), 0))
+
+
+def give_up(world: World) -> None:
+    world.hand.end_all(world.claims, DeadLetter(AttemptError("E", "m"), "permanent"))
+
+
+def promote(world: World) -> None:
+    world.store.schedule.promote(world.queue)
+
+
+def reclaim(world: World) -> None:
+    world.store.schedule.reclaim(world.queue, reaper="w2", token=new_token())
+
+
+def cancel_waiting(world: World) -> None:
+    world.store.control.cancel("queued", queue=world.queue)
+
+
+def cancel_delayed(world: World) -> None:
+    world.store.control.cancel("pending", queue=world.queue)
+
+
+def cancel_running(world: World) -> None:
+    world.store.control.cancel("r1", queue=world.queue)
+
+
+def requeue(world: World) -> None:
+    world.store.control.requeue("dead", queue=world.queue)
+
+
+def discard(world: World) -> None:
+    world.store.control.discard("dead", queue=world.queue)
+
+
+def announce(world: World) -> None:
+    world.store.workers.announce([world.queue], ["mail"])
+
+
+def trim(world: World) -> None:
+    world.store.schedule.trim(world.queue)
+
+
+def run_now(world: World) -> None:
+    world.store.control.run_now("retrying", queue=world.queue)
+
+
+def reprioritise(world: World) -> None:
+    world.store.control.reprioritise("queued", 2, queue=world.queue)
+
+
+def sweep(world: World) -> None:
+    world.store.sweep.run()
+
+
+def retire(world: World) -> None:
+    world.store.workers.retire(world.queue, idle_ms=0)
+
+
+def pause(world: World) -> None:
+    world.store.control.pause(world.queue)
+
+
+def resume(world: World) -> None:
+    world.store.control.resume(world.queue)
+
+
+VERBS: list[Callable[[World], None]] = [
+    submit,
+    claim,
+    renew,
+    succeed,
+    retry,
+    retry_at_once,
+    give_up,
+    promote,
+    reclaim,
+    cancel_waiting,
+    cancel_delayed,
+    cancel_running,
+    requeue,
+    discard,
+    announce,
+    trim,
+    run_now,
+    reprioritise,
+    sweep,
+    retire,
+    pause,
+    resume,
+]
+
+
+def victims(world: World) -> Iterator[str]:
+    """Every key that a script might trip over."""
+    keys, queue = world.store.keys, world.queue
+    yield from (keys.stream(queue, priority) for priority in (9, 6, 5, 4, 3, 2))
+    yield from (keys.schedule(queue), keys.retry_schedule(queue), keys.blocked(queue), keys.dead_letters(queue))
+    yield from (keys.index(queue, status) for status in sorted(FINAL))
+    yield from (
+        keys.counters(queue),
+        keys.events(queue),
+        keys.audit(queue),
+        keys.wake(queue),
+        keys.wake_schedule(queue),
+    )
+    yield from (keys.pulse(queue), keys.types(queue, world.hand.digest))
+    yield from (keys.idempotency(queue, "dead"), keys.idempotency(queue, "r1"))
+    for task_id in ("queued", "r1", "dead", "pending"):
+        yield from (keys.task(queue, task_id), keys.payload(queue, task_id), keys.errors(queue, task_id))
+    yield keys.result(queue, "r1")
+
+
+def harm(client: redis.Redis, key: str) -> None:
+    """Put something else under a key."""
+    is_text = client.type(key) in {b"string", b"none"} and ":errors:" not in key
+    client.delete(key)
+    if is_text:
+        client.rpush(key, "damaged")
+    else:
+        client.set(key, "damaged")
+
+
+Snapshot = dict[bytes, tuple[bytes, int]]
+
+
+def snapshot(client: redis.Redis, prefix: str) -> Snapshot:
+    """All keys: what they hold, and for how long."""
+    keys = list(client.scan_iter(match=f"{prefix}:*", count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.dump(key)
+            pipe.pexpiretime(key)
+        replies = pipe.execute()
+    return dict(zip(keys, zip(replies[::2], replies[1::2], strict=True), strict=True))
+
+
+def restore(client: redis.Redis, prefix: str, former: Snapshot) -> None:
+    now = set(client.scan_iter(match=f"{prefix}:*", count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for key in now - former.keys():
+            pipe.delete(key)
+        for key, (held, until) in former.items():
+            pipe.restore(key, max(0, until), held, replace=True, absttl=until > 0)
+        pipe.execute()
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+def test_with_a_damaged_key_a_verb_acts_or_refuses_and_writes_nothing(world, client, settings, verb):
+    world.make_all_due()
+    world.expire_leases()
+    intact = snapshot(client, settings.prefix)
+    for key in victims(world):
+        harm(client, key)
+        before = snapshot(client, settings.prefix)
+        try:
+            verb(world)
+        except (RedisDamaged, TaskNotFound):
+            assert snapshot(client, settings.prefix) == before, key
+        restore(client, settings.prefix, intact)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+def test_in_an_intact_world_each_verb_acts(world, client, settings, verb):
+    world.make_all_due()
+    world.expire_leases()
+    before = snapshot(client, settings.prefix)
+    verb(world)
+    assert verb in {trim, sweep} or snapshot(client, settings.prefix) != before
+
+
+# One damaged task does not stop the others
+
+
+def test_a_damaged_payload_does_not_stop_a_claim(world, client):
+    harm(client, world.store.keys.payload("default", "queued"))
+    world.hand.submit("next", priority=6)
+    assert [(claim.task_id, claim.payload) for claim in world.hand.claim()] == [("queued", b""), ("next", b"{}")]
+
+
+def test_a_damaged_payload_does_not_stop_a_reaper(world, client):
+    harm(client, world.store.keys.payload("default", "r1"))
+    world.expire_leases()
+    assert ids(world.hand.reclaim()) == ["r1", "r2"]
+
+
+def test_a_damaged_history_does_not_keep_a_task_from_its_end(world, client):
+    harm(client, world.store.keys.errors("default", "r1"))
+    assert world.hand.end_all(world.claims, Reschedule(error(), 0)) == ["OK", "OK"]
+    assert [each.message for each in world.hand.task("r1").errors] == ["it did not work"]
+
+
+def test_a_damaged_idempotency_key_does_not_keep_a_task_from_its_end(world, client):
+    harm(client, world.store.keys.idempotency("default", "r1"))
+    assert world.hand.end_all(world.claims) == ["OK", "OK"]
+
+
+def test_a_damaged_record_is_gone_and_its_neighbours_end(world, client):
+    harm(client, world.store.keys.task("default", "r1"))
+    assert world.hand.end_all(world.claims) == ["GONE", "OK"]
+
+
+def test_a_damaged_pulse_does_not_keep_leases_from_being_renewed(world, client):
+    harm(client, world.store.keys.pulse("default"))
+    assert world.store.leases.renew(world.claims).lost == set()
+    world.expire_leases()
+    assert len(world.hand.reclaim()) == 2
+
+
+def test_a_damaged_band_does_not_stop_the_others(world, client):
+    harm(client, world.store.keys.stream("default", 9))
+    assert ids(world.hand.claim()) == ["queued"]

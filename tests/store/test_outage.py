@@ -1,0 +1,245 @@
+"""Redis away, frozen, full, emptied or read-only: a clear error in time, and never a task twice."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from dtq_engine import connection
+from dtq_engine.connection import Patience
+from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.errors import RedisUnavailable, SubmitUncertain
+from dtq_engine.ids import new_token
+from dtq_engine.model import Cancel, DeadLetter, Reschedule, SubmitOutcome, Succeed
+from dtq_engine.store import Store, intake
+from tests.store.hand import Hand, error, ids
+from tests.store.proxy import Proxy, proxied
+from tests.support.waiting import wait_until
+
+StoreAt = Callable[..., Store]
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[Proxy]:
+    with proxied(redis_url) as each:
+        yield each
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies are waited for a tenth of a second, submits resent for four tenths."""
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(intake, "PATIENCE", Patience(unsent_s=0.2, sent_s=0.4))
+    monkeypatch.setattr(Patience, "__init__", _short(Patience.__init__))
+
+
+def _short(make: Callable[..., None]) -> Callable[..., None]:
+    def short(self: Patience, unsent_s: float = 0.2, sent_s: float = 0.4) -> None:
+        make(self, unsent_s, sent_s)
+
+    return short
+
+
+@pytest.fixture
+def far(proxy: Proxy, store_at: StoreAt, impatient: None) -> Store:
+    """A store behind the proxy, with little patience."""
+    return store_at(proxy.url)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < seconds
+
+
+# Down
+
+
+def test_a_server_that_is_not_there_is_unavailable_within_two_seconds(store_at):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    store = store_at(f"redis://127.0.0.1:{port}/0")
+    with within(2), pytest.raises(RedisUnavailable, match="check that it runs and DTQ_REDIS_URL") as caught:
+        Hand(store, announced=False).submit("a")
+    assert not caught.value.may_have_run
+
+
+def test_a_server_that_does_not_answer_is_unavailable_within_two_seconds(store_at):
+    with socket.create_server(("127.0.0.1", 0), backlog=5) as listener:
+        store = store_at(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
+        with within(2), pytest.raises(RedisUnavailable):
+            Hand(store, announced=False).submit("a")
+
+
+def test_a_frozen_server_that_comes_back_in_time_costs_nothing(own_server, store_at):
+    hand = Hand(store_at(own_server.url))
+    hand.submit("a")
+    os.kill(own_server.pid, signal.SIGSTOP)
+    timer = threading.Timer(0.3, os.kill, (own_server.pid, signal.SIGCONT))
+    timer.start()
+    assert hand.submit("b")[0].accepted
+    timer.join()
+    assert ids(hand.claim()) == ["a", "b"]
+
+
+def test_a_restarted_server_is_used_again(own_server, store_at):
+    hand = Hand(store_at(own_server.url))
+    hand.submit("a")
+    own_server.stop()
+    own_server.start()
+    assert hand.submit("b")[0].accepted
+    assert ids(Hand(hand.store).claim()) == ["a", "b"]
+
+
+def test_an_emptied_server_is_filled_anew(own_server, store_at):
+    hand = Hand(store_at(own_server.url))
+    hand.submit("a")
+    hand.store.connection.client.flushall()
+    assert hand.submit("b")[0].outcome is SubmitOutcome.NEW
+    assert hand.store.inspect.queues() == ["default"]
+    assert ids(Hand(hand.store).claim()) == ["b"]
+
+
+def test_a_read_only_server_is_unavailable_not_an_unknown_error(own_server, store_at, impatient):
+    hand = Hand(store_at(own_server.url))
+    hand.store.connection.client.replicaof("127.0.0.1", "1")
+    with pytest.raises(RedisUnavailable, match=r"READONLY|read only") as caught:
+        hand.submit("a")
+    assert not caught.value.may_have_run
+
+
+def test_a_server_busy_with_a_script_is_unavailable_not_an_unknown_error(make_server, store_at, impatient):
+    server = make_server(busy_reply_threshold="1")
+    hand = Hand(store_at(server.url))
+    slow = threading.Thread(target=_run_forever, args=(server,))
+    slow.start()
+    try:
+        with pytest.raises(RedisUnavailable):
+            wait_until(lambda: not hand.submit("a")[0].accepted)
+    finally:
+        _end_script(server)
+        slow.join()
+    assert hand.submit("after")[0].accepted
+
+
+def _run_forever(server: EmbeddedValkey) -> None:
+    with redis.Redis.from_url(server.url, protocol=2, socket_timeout=30) as client, pytest.raises(redis.ResponseError):
+        client.eval("while true do end", 0)
+
+
+def _end_script(server: EmbeddedValkey) -> None:
+    with redis.Redis.from_url(server.url, protocol=2, socket_timeout=30) as client:
+        client.script_kill()
+
+
+def test_a_wrong_password_says_so(make_server, store_at):
+    server = make_server()
+    store_at(server.url).connection.client.config_set("requirepass", "secret")
+    with within(2), pytest.raises(RedisUnavailable, match="password"):
+        Hand(store_at(server.url), announced=False).submit("a")
+
+
+# Lost replies
+
+
+def test_a_submit_whose_replies_are_all_lost_is_uncertain_and_names_its_tasks(far, proxy):
+    hand = Hand(far)
+    hand.submit("registered")
+    proxy.lose_replies()
+    with pytest.raises(SubmitUncertain) as caught:
+        hand.submit("a", "b")
+    assert (caught.value.task_id, caught.value.task_ids) == ("a", ("a", "b"))
+
+
+def test_an_uncertain_submit_that_arrived_is_one_task(far, proxy, hand):
+    Hand(far).submit("registered")
+    proxy.lose_replies()
+    with pytest.raises(SubmitUncertain):
+        Hand(far, announced=False).submit("a")
+    assert hand.submit("a")[0].outcome is SubmitOutcome.EXISTS
+    assert ids(hand.claim()) == ["registered", "a"]
+
+
+@pytest.mark.parametrize("loss", ["lose_replies", "cut_replies"])
+def test_a_submit_whose_reply_was_lost_once_is_sent_again_and_accepted_once(far, proxy, loss):
+    hand = Hand(far)
+    hand.submit("registered")
+    getattr(proxy, loss)(1)
+    assert hand.submit("a")[0].accepted
+    assert ids(hand.claim()) == ["registered", "a"]
+
+
+def test_a_duplicate_whose_reply_was_lost_is_still_a_duplicate(far, proxy):
+    hand = Hand(far)
+    hand.submit("first", idempotency_key="k")
+    proxy.cut_replies(1)
+    assert hand.submit("second", idempotency_key="k")[0].id == "first"
+
+
+def test_a_claim_whose_reply_was_lost_is_sent_again_under_its_token(far, proxy):
+    hand = Hand(far)
+    hand.submit("a", "b")
+    proxy.cut_replies(1)
+    claims = hand.claim()
+    assert ids(claims) == ["a", "b"]
+    assert [hand.task(task_id).attempt for task_id in "ab"] == [1, 1]
+
+
+def test_a_claim_that_was_given_up_can_be_asked_again_under_its_token(far, proxy):
+    hand = Hand(far)
+    hand.submit("a")
+    token = new_token()
+    proxy.lose_replies()
+    with pytest.raises(RedisUnavailable) as caught:
+        hand.claim(1, token)
+    assert caught.value.may_have_run
+    proxy.mend()
+    assert ids(hand.claim(1, token)) == ["a"]
+    assert hand.task("a").attempt == 1
+
+
+@pytest.mark.parametrize("end", [Succeed(b"1"), Reschedule(error(), 0), DeadLetter(error(), "x")])
+def test_a_finalize_whose_reply_was_lost_is_recorded_once(far, proxy, end):
+    hand = Hand(far)
+    hand.end(hand.start("loads-the-script"), Cancel(error()))
+    claim = hand.start("a")
+    proxy.cut_replies(1)
+    assert hand.end(claim, end) == "DUP"
+    counted = far.inspect.counters("default")["mail"]
+    assert sum(counted.get(name, 0) for name in ("succeeded", "retried", "dead_lettered")) == 1
+
+
+def test_an_operators_verb_whose_reply_was_lost_acts_once(far, proxy):
+    hand = Hand(far)
+    hand.submit("a")
+    proxy.cut_replies(1)
+    assert far.control.cancel("a", queue="default") == "cancelled"
+    assert len(far.events.audit("default", 9)) == 1
+
+
+def test_a_renewal_whose_reply_was_lost_is_sent_again(far, proxy):
+    claim = Hand(far).start("a")
+    far.leases.renew([claim])
+    proxy.cut_replies(1)
+    assert far.leases.renew([claim]).lost == set()
+
+
+def test_a_blocking_wait_that_is_cut_is_unavailable(far, proxy):
+    keys = [far.keys.wake("default")]
+    threading.Timer(0.1, proxy.close).start()
+    with within(2), pytest.raises(RedisUnavailable):
+        far.connection.blpop(keys, 1)
+
+
+def test_a_subscription_that_is_cut_is_unavailable(far, proxy):
+    with far.connection.listen(["somewhere"]) as messages:
+        proxy.close()
+        with pytest.raises(RedisUnavailable):
+            wait_until(lambda: messages.get(0.1))

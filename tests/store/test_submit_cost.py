@@ -1,0 +1,93 @@
+"""What submitting and claiming cost: round trips, scripts, and bytes in one call."""
+
+from typing import Any
+
+import pytest
+
+from dtq_engine.model import NewTask, SubmitOutcome, Succeed
+from dtq_engine.store import intake
+
+
+@pytest.fixture
+def calls(client):
+    """How often each command was called from outside of scripts, since the last look."""
+
+    def count() -> dict[str, int]:
+        stats: dict[str, Any] = client.info("commandstats")
+        client.config_resetstat()
+        names = ("evalsha", "eval", "info", "ping", "script|load")
+        return {name: stats[f"cmdstat_{name}"]["calls"] for name in names if f"cmdstat_{name}" in stats}
+
+    return count
+
+
+def test_a_submit_is_one_round_trip(hand, calls):
+    hand.submit("first")
+    calls()
+    hand.submit("a", payload=b'{"n":1}', idempotency_key="k", headers={"h": "1"})
+    assert calls() == {"evalsha": 1}
+
+
+def test_a_claim_and_an_end_are_one_round_trip_each(hand, calls):
+    hand.end(hand.start("first"))
+    hand.submit(*[f"t{n}" for n in range(50)])
+    calls()
+    claims = hand.claim()
+    assert calls() == {"evalsha": 1}
+    hand.end_all(claims)
+    assert calls() == {"evalsha": 1}
+
+
+def test_many_tasks_go_five_hundred_a_script(store, hand, calls):
+    hand.submit("first")
+    calls()
+    receipts = store.intake.submit([NewTask(id=f"t{n}", type="mail") for n in range(1100)])
+    assert calls()["evalsha"] == 3
+    assert {receipt.outcome for receipt in receipts} == {SubmitOutcome.NEW}
+    assert [receipt.id for receipt in receipts] == [f"t{n}" for n in range(1100)]
+
+
+def test_large_tasks_go_four_mebibytes_a_script(store, hand, calls):
+    hand.submit("first")
+    calls()
+    payload = b'"' + b"x" * 1_000_000 + b'"'
+    store.intake.submit([NewTask(id=f"t{n}", type="mail", payload=payload) for n in range(9)])
+    assert calls()["evalsha"] == 3
+
+
+def test_large_results_go_four_mebibytes_a_script(hand, calls):
+    hand.end(hand.start("first"))
+    hand.submit(*[f"t{n}" for n in range(9)])
+    claims = hand.claim()
+    calls()
+    assert set(hand.end_all(claims, Succeed(b'"' + b"x" * 1_000_000 + b'"'))) == {"OK"}
+    assert calls()["evalsha"] == 3
+
+
+def test_a_task_larger_than_a_call_still_goes(hand):
+    payload = b'"' + b"x" * 5_000_000 + b'"'
+    hand.submit("small", "huge", payload=payload)
+    assert hand.claim_one().payload == payload
+
+
+def test_a_refused_task_does_not_stop_the_others(hand, store, monkeypatch):
+    monkeypatch.setattr(intake, "TASKS_PER_CALL", 10)
+    hand.submit("taken", payload=b"1", idempotency_key="k")
+    tasks = [NewTask(id=f"t{n}", type="mail") for n in range(30)]
+    tasks[15] = NewTask(id="bad", type="mail", payload=b"2", idempotency_key="k")
+    receipts = store.intake.submit(tasks)
+    assert receipts[15].outcome is SubmitOutcome.MISMATCH
+    assert [receipt.outcome for receipt in receipts].count(SubmitOutcome.NEW) == 29
+
+
+def test_fifty_idle_workers_and_one_task_cost_one_claim(hand, store, client, conn, calls):
+    """One token wakes one worker, whose claim is not full and so wakes no other."""
+    hand.submit("first")
+    hand.end(hand.claim_one())
+    client.delete(store.keys.wake("default"))
+    hand.submit("a")
+    calls()
+    woken = [worker for worker in range(50) if conn.pop([store.keys.wake("default")])]
+    assert len(woken) == 1
+    assert len(hand.claim(10)) == 1
+    assert calls()["evalsha"] == 1

@@ -1,0 +1,152 @@
+"""Sweeping: each kind of damage is found, repaired and counted, and what is in order is left alone."""
+
+import pytest
+
+from dtq_engine.model import Block, Cancel, DeadLetter, Reschedule, TaskStatus
+from tests.store.hand import Hand, error, ids
+
+both = pytest.mark.both_servers
+
+
+@pytest.fixture
+def world(hand: Hand) -> Hand:
+    """A queue with a task in every state."""
+    hand.end(hand.start("done", idempotency_key="k"))
+    hand.end(hand.start("dead"), DeadLetter(error(), "permanent"))
+    hand.end(hand.start("off"), Cancel(error()))
+    hand.end(hand.start("retrying"), Reschedule(error(), 60_000))
+    hand.end(hand.start("blocked"), Block("why"))
+    hand.start("running", priority=9)
+    hand.submit("pending", delay_ms=60_000)
+    hand.submit("queued")
+    return hand
+
+
+@both
+def test_what_is_in_order_is_left_alone(world, store):
+    assert store.sweep.run() == {}
+
+
+def test_a_queue_that_is_empty_is_in_order(store):
+    store.workers.register_queue("default")
+    assert store.sweep.run() == {}
+
+
+def test_a_walk_goes_step_by_step_to_its_end_and_begins_anew(world, store, client):
+    client.delete(store.keys.stream("default", 5))
+    found: dict[str, int] = {}
+    while (step := store.sweep.step()) is not None:
+        found |= step
+    assert found == {"delivery": 1}
+    assert store.sweep.step() is not None
+
+
+@both
+@pytest.mark.parametrize("lost", ["entry", "stream"])
+def test_a_queued_task_without_a_delivery_is_available_again(world, store, client, lost):
+    stream = store.keys.stream("default", 5)
+    if lost == "stream":
+        client.delete(stream)
+    else:
+        client.xtrim(stream, maxlen=0, approximate=False)
+    assert store.sweep.run() == {"delivery": 1}
+    assert ids(world.claim()) == ["queued"]
+    assert store.sweep.run() == {}
+
+
+@both
+@pytest.mark.parametrize("lost", ["entry", "pending entry", "group", "stream"])
+def test_a_running_task_without_a_lease_gets_one_and_is_reclaimed_if_nobody_renews_it(
+    world, store, client, clock, lost
+):
+    stream = store.keys.stream("default", 9)
+    (entry,) = (each[0] for each in client.xrange(stream))
+    {
+        "entry": lambda: client.xdel(stream, entry),
+        "pending entry": lambda: client.xack(stream, "workers", entry),
+        "group": lambda: client.xgroup_destroy(stream, "workers"),
+        "stream": lambda: client.delete(stream),
+    }[lost]()
+    assert store.sweep.run() == {"lease": 1}
+    assert "running" not in ids(world.claim())
+    clock.advance(31)
+    assert "running" in ids(world.reclaim())
+
+
+@pytest.mark.parametrize(
+    ("task_id", "schedule"), [("pending", "schedule"), ("retrying", "retry_schedule"), ("blocked", "blocked")]
+)
+def test_a_waiting_task_without_its_place_gets_one(world, store, client, task_id, schedule):
+    client.delete(getattr(store.keys, schedule)("default"))
+    assert store.sweep.run() == {"schedule": 1}
+    assert store.schedule.promote("default").moved >= 1
+    assert world.status(task_id) == "queued"
+
+
+@pytest.mark.parametrize(
+    ("task_id", "status"),
+    [("done", TaskStatus.SUCCEEDED), ("dead", TaskStatus.DEAD_LETTERED), ("off", TaskStatus.CANCELLED)],
+)
+def test_an_ended_task_without_index_gets_its_place_back(world, store, client, task_id, status):
+    client.delete(store.keys.index("default", status))
+    assert store.sweep.run() == {"index": 1}
+    assert [task.id for task in store.inspect.tasks(status=status).items] == [task_id]
+
+
+def test_an_ended_task_that_would_live_for_ever_gets_its_time(world, store, client):
+    client.persist(store.keys.task("default", "done"))
+    assert store.sweep.run() == {"time_to_live": 1}
+    assert client.ttl(store.keys.task("default", "done")) > 0
+
+
+def test_a_dead_task_without_its_letter_gets_one(world, store, client):
+    client.delete(store.keys.dead_letters("default"))
+    assert store.sweep.run() == {"dead_letter": 1}
+    (letter,) = store.inspect.dead_letters().items
+    assert (letter.task_id, letter.reason) == ("dead", "permanent")
+    store.control.requeue("dead")
+    assert store.inspect.dead_letters().items == ()
+
+
+@pytest.mark.parametrize("kind", ["schedule", "retry_schedule", "blocked"])
+def test_members_of_schedules_without_a_record_go(world, store, client, kind):
+    client.zadd(getattr(store.keys, kind)("default"), {"nobody": 9e12})
+    assert store.sweep.run() == {"member_without_record": 1}
+    assert client.zscore(getattr(store.keys, kind)("default"), "nobody") is None
+
+
+def test_members_of_indexes_without_a_record_go(world, store, client):
+    client.zadd(store.keys.index("default", TaskStatus.FAILED), {"nobody": 5})
+    assert store.sweep.run() == {"member_without_record": 1}
+
+
+def test_a_key_whose_living_task_is_gone_goes(world, store, client):
+    client.set(store.keys.idempotency("default", "lost"), "f nobody L")
+    assert store.sweep.run() == {"idempotency_key": 1}
+    assert client.exists(store.keys.idempotency("default", "k")) == 1
+
+
+@pytest.mark.keeps_keys
+def test_records_that_cannot_be_read_do_not_stop_a_walk(world, store, client):
+    client.delete(store.keys.task("default", "pending"))
+    client.set(store.keys.task("default", "pending"), "no hash")
+    client.hset(store.keys.task("default", "queued"), "p", "high")
+    client.hset(store.keys.task("default", "running"), "p", "55")
+    client.hset(store.keys.task("default", "off"), "s", "?")
+    client.hset(store.keys.task("default", "dead"), "e", "nonsense")
+    client.delete(store.keys.index("default", TaskStatus.SUCCEEDED))
+    assert store.sweep.run()["index"] == 1
+    assert client.exists(store.keys.stream("default", 55)) == 0
+
+
+def test_a_record_of_a_newer_release_is_left_alone(world, store, client):
+    client.hset(store.keys.task("default", "pending"), "v", 2)
+    client.zrem(store.keys.schedule("default"), "pending")
+    assert store.sweep.run() == {}
+    client.zadd(store.keys.schedule("default"), {"pending": 9e12})
+
+
+def test_ids_and_keys_of_any_kind_are_walked_over(store):
+    hand = Hand(store, queue="q-1_x")
+    hand.submit("-_-", idempotency_key="with blanks {and} : braces é")
+    assert store.sweep.run() == {}

@@ -1,0 +1,143 @@
+"""What may be left in Redis after a test: everything else is a leak.
+
+A key is in order if it
+- expires, which is how finished tasks and all short memories end (but a living task must not);
+- is one of the few kept per queue or per deployment, whatever happens (`KEPT`);
+- belongs to a living task: its record, found from exactly the stream or schedule its status calls for, the
+  satellites that the record names, and its idempotency key;
+- is a band or schedule, and each of its entries leads to a task that waits or runs there.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# By the part of the key's name between the prefix and the queue or other name.
+KEPT = {
+    "queues": "the names of all queues",
+    "workers": "the ids of workers that have been seen",
+    "queue": "marker of a registered queue, and its pause",
+    "counters": "exact totals",
+    "stream:events": "event log, bounded",
+    "stream:audit": "audit log, bounded",
+    "stream:dead-letter": "dead letters, bounded in number and age",
+    "pulse": "last sight of Redis' clock",
+    "clock": "the tests' own",
+    "wake": "wake-up tokens, at most 64",
+    "wake:schedule": "wake-up tokens, at most 64",
+    "tasks:succeeded": "ids of finished tasks, trimmed",
+    "tasks:failed": "ids of finished tasks, trimmed",
+    "tasks:dead_lettered": "ids of finished tasks, trimmed",
+    "tasks:cancelled": "ids of finished tasks, trimmed",
+    "tasks:expired": "ids of finished tasks, trimmed",
+}
+SCHEDULES = {"schedule": b"P", "retry:schedule": b"T", "blocked": b"B"}
+SATELLITES = {"payload": b"p", "headers": b"h", "errors": b"e", "result": b"r"}
+WAITS_IN = {status: kind for kind, status in SCHEDULES.items()}
+
+_NAME = re.compile(r"(?P<kind>[a-z_:-]+?)(:\{(?P<queue>[^}]*)\}(:(?P<rest>.*))?)?", re.DOTALL)
+
+Record = Mapping[bytes, bytes]
+
+
+class Leaks:
+    """Looks through all the keys under a prefix."""
+
+    def __init__(self, client: Any, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+
+    def keys(self) -> list[str]:
+        """Every key under the prefix."""
+        return sorted(key.decode() for key in self._client.scan_iter(match=f"{self._prefix}:*", count=1000))
+
+    def found(self, *, drained: bool = False) -> list[str]:
+        """A sentence for each key that is not in order; after a drain no task may wait or run."""
+        keys = self.keys()
+        return [
+            f"{key}: {why}"
+            for key, ttl in zip(keys, self._each("TTL", keys), strict=True)
+            for why in self._complaints(key, ttl, drained)
+        ]
+
+    def clean(self) -> None:
+        """Remove every key under the prefix."""
+        if keys := self.keys():
+            self._client.delete(*keys)
+
+    def _each(self, command: str, keys: list[str]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.execute_command(command, key)
+        return list(pipeline.execute())
+
+    def _complaints(self, key: str, ttl: int, drained: bool) -> Iterator[str]:
+        name = _NAME.fullmatch(key.removeprefix(f"{self._prefix}:"))
+        kind, queue, rest = name.group("kind", "queue", "rest") if name else ("", "", "")
+        if kind == "task":
+            yield from self._about_record(queue, rest, ttl, drained)
+        elif ttl != -1 or kind in KEPT:
+            return
+        elif kind == "stream":
+            yield from self._about_band(key, queue, drained)
+        elif kind in SCHEDULES:
+            yield from self._about_schedule(key, kind, queue, drained)
+        elif kind in SATELLITES:
+            if SATELLITES[kind] not in self._living(queue, rest).get(b"S", b""):
+                yield "has no living task that names it"
+        elif kind == "idempotency":
+            _, task_id, _ = self._client.get(key).split()
+            if not self._living(queue, task_id.decode()):
+                yield "has no living task and does not expire"
+        else:
+            yield "is on no list of allowed keys"
+
+    def _record(self, queue: str, task_id: str) -> Record:
+        record: Record = self._client.hgetall(f"{self._prefix}:task:{{{queue}}}:{task_id}")
+        return record
+
+    def _living(self, queue: str, task_id: str) -> Record:
+        record = self._record(queue, task_id)
+        return record if record.get(b"s", b"") in {b"P", b"Q", b"R", b"T", b"B"} else {}
+
+    def _about_record(self, queue: str, task_id: str, ttl: int, drained: bool) -> Iterator[str]:
+        record = self._record(queue, task_id)
+        status = record.get(b"s", b"").decode()
+        if not self._living(queue, task_id):
+            if ttl == -1:
+                yield f"has ended ({status}) and does not expire"
+            return
+        if ttl != -1:
+            yield f"lives ({status}) but expires"
+        if drained:
+            yield f"lives ({status}) after a drain"
+        if not self._is_reachable(queue, task_id, record):
+            yield f"lives ({status}) but is in no stream or schedule that would lead to it"
+
+    def _is_reachable(self, queue: str, task_id: str, record: Record) -> bool:
+        if schedule := WAITS_IN.get(record[b"s"]):
+            return self._client.zscore(f"{self._prefix}:{schedule}:{{{queue}}}", task_id) is not None
+        entry, band = record[b"e"].decode(), f"{self._prefix}:stream:{{{queue}}}:p{record[b'p'].decode()}"
+        if not entry or not self._client.xrange(band, entry, entry):
+            return False
+        return record[b"s"] == b"Q" or record[b"e"] in self._pending(band)
+
+    def _about_band(self, key: str, queue: str, drained: bool) -> Iterator[str]:
+        for entry, fields in self._client.xrange(key):
+            task_id = fields.get(b"i", b"").decode()
+            record = self._living(queue, task_id)
+            if drained or record.get(b"e") != entry or record[b"s"] not in {b"Q", b"R"}:
+                yield f"its entry {entry.decode()} of task {task_id} is left over"
+        for pending in self._pending(key):
+            if not self._client.xrange(key, pending, pending):
+                yield f"{pending.decode()} is pending but gone from the stream"
+
+    def _pending(self, key: str) -> list[bytes]:
+        if not self._client.xinfo_groups(key):
+            return []
+        return [each["message_id"] for each in self._client.xpending_range(key, "workers", "-", "+", 10_000)]
+
+    def _about_schedule(self, key: str, kind: str, queue: str, drained: bool) -> Iterator[str]:
+        for task_id in self._client.zrange(key, 0, -1):
+            if drained or self._living(queue, task_id.decode()).get(b"s") != SCHEDULES[kind]:
+                yield f"its member {task_id.decode()} is left over"

@@ -1,0 +1,122 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true, reportUnusedExpression=false
+"""How the API is typed, for the type checkers to read: nothing here runs.
+
+Each line marked `type: ignore` must be an error: both checkers report a mark that is not needed.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from dtq_engine import Dtq, DtqError, Handle, NewTask, TaskContext
+
+app = Dtq()
+
+
+@app.task("with.context")
+def with_context(ctx: TaskContext, account_id: int, *, month: str = "") -> dict[str, int]:
+    return {month: account_id}
+
+
+@app.task("without.context", queue="reports", max_attempts=5, timeout=60, permanent=(ValueError,))
+def without_context(account_id: int, *, month: str) -> dict[str, int]:
+    return {month: account_id}
+
+
+@app.task("async.with.context", timeout=timedelta(minutes=1), retry=lambda error, attempt: attempt * 2.0)
+async def async_with_context(ctx: TaskContext, url: str) -> bytes:
+    return url.encode()
+
+
+@app.task("async.without.context")
+async def async_without_context(url: str) -> bytes:
+    return url.encode()
+
+
+@app.task("no.parameters")
+def no_parameters() -> None: ...
+
+
+@app.task("context.only")
+def context_only(ctx: TaskContext) -> int:
+    return ctx.attempt
+
+
+@app.task("wide")
+def wide(value: object) -> str:
+    return repr(value)
+
+
+@app.task("others")
+def others(first: int, **rest: str) -> int:
+    return first
+
+
+def results() -> None:
+    assert_type(with_context.submit(7, month="2026-10"), Handle[dict[str, int]])
+    assert_type(with_context.submit(7).result(timeout=30), dict[str, int])
+    assert_type(without_context.delay(7, month="x").result(), dict[str, int])
+    assert_type(async_with_context.submit("u").result(), bytes)
+    assert_type(async_without_context.submit(url="u").result(), bytes)
+    assert_type(no_parameters.submit().result(), None)
+    assert_type(context_only.submit().result(), int)
+    assert_type(wide.submit([1, 2]).result(), str)
+    assert_type(others.submit(1, b="x").result(), int)
+    assert_type(app.handle("id").result(), Any)
+
+
+def options() -> None:
+    urgent = with_context.options(priority=9, delay=timedelta(seconds=5), idempotency_key="r-7")
+    assert_type(urgent.submit(7, month="x"), Handle[dict[str, int]])
+    assert_type(urgent.options(run_at=datetime.now(UTC)).prepare(7), NewTask)
+    assert_type(app.submit_many([urgent.prepare(7)]), list[Handle[Any] | DtqError])
+    assert_type(app.named("elsewhere").submit(a=1, b="x"), Handle[Any])
+
+
+async def direct_calls(ctx: TaskContext) -> None:
+    assert_type(with_context(ctx, 7, month="x"), dict[str, int])
+    assert_type(without_context(7, month="x"), dict[str, int])
+    assert_type(await async_with_context(ctx, "u"), bytes)
+    assert_type(await async_without_context("u"), bytes)
+    assert_type(await with_context.submit_async(7), Handle[dict[str, int]])
+    assert_type(await with_context.options(delay=1).submit_async(7), Handle[dict[str, int]])
+
+
+def wrong_arguments() -> None:
+    with_context.submit("7")  # type: ignore[arg-type]
+    with_context.submit(7, month=10)  # type: ignore[arg-type]
+    with_context.submit(7, mnth="x")  # type: ignore[call-arg]
+    with_context.submit()  # type: ignore[call-arg]
+    with_context.submit(7, 8)  # type: ignore[arg-type, call-arg]
+    without_context.submit(7)  # type: ignore[call-arg]
+    without_context.delay("7", month="x")  # type: ignore[arg-type]
+    without_context.prepare("7", month="x")  # type: ignore[arg-type]
+    async_with_context.submit(5)  # type: ignore[arg-type]
+    async_without_context.submit()  # type: ignore[call-arg]
+    no_parameters.submit(1)  # type: ignore[call-arg]
+    others.submit(1, b=2)  # type: ignore[arg-type]
+    with_context.options(priority=9).submit("7")  # type: ignore[arg-type]
+
+
+def the_context_is_not_submitted(ctx: TaskContext) -> None:
+    with_context.submit(ctx, 7)  # type: ignore[call-arg, arg-type]
+    with_context(7)  # type: ignore[call-arg, arg-type]
+    context_only()  # type: ignore[call-arg]
+
+
+async def wrong_arguments_async() -> None:
+    await with_context.submit_async("7")  # type: ignore[arg-type]
+
+
+def wrong_options() -> None:
+    with_context.options(delay="5")  # type: ignore[arg-type]
+    with_context.options(priorty=5)  # type: ignore[call-arg]
+    with_context.options(run_at=5)  # type: ignore[arg-type]
+    app.task("x", timeout="60")  # type: ignore[arg-type]
+    app.task("x", permanent=[ValueError])  # type: ignore[arg-type]
+    app.submit_many(["x"])  # type: ignore[list-item]
+
+
+def wrong_results() -> None:
+    text: str = with_context.submit(7).result()  # type: ignore[assignment]
+    number: int = async_with_context.submit("u").result()  # type: ignore[assignment]
+    print(text, number)

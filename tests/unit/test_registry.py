@@ -1,0 +1,116 @@
+"""Handlers by name, and results on their way back."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dtq_engine.errors import InvalidHandler, NotJson
+from dtq_engine.options import Defaults
+from dtq_engine.registry import Handler, Registry
+
+
+@dataclass
+class Report:
+    pages: int
+    at: datetime
+
+
+REPORT = Report(3, datetime(2026, 10, 1, tzinfo=UTC))
+
+
+def returning(kind: Any) -> Handler:
+    def handle() -> Any: ...
+
+    handle.__annotations__ = {"return": kind}
+    return Handler("demo", handle)
+
+
+def test_handlers_are_found_by_name():
+    registry = Registry()
+    handlers = {name: Handler(name, lambda: None) for name in ("b", "a")}
+    for each in handlers.values():
+        registry.add(each)
+    assert registry.types() == ("a", "b")
+    assert registry.get("a") is handlers["a"]
+    assert registry.get("c") is None
+
+
+def test_a_name_is_taken_once():
+    registry = Registry()
+    registry.add(Handler("a", lambda: 1))
+    with pytest.raises(InvalidHandler, match=r"give .* another name"):
+        registry.add(Handler("a", lambda: 2))
+
+
+def test_registering_the_same_function_again_changes_nothing():
+    def fn() -> None: ...
+
+    registry = Registry()
+    first = Handler("a", fn)
+    registry.add(first)
+    registry.add(Handler("a", fn))
+    assert registry.get("a") is first
+
+
+def test_the_same_function_with_other_options_is_refused():
+    def fn() -> None: ...
+
+    registry = Registry()
+    registry.add(Handler("a", fn))
+    with pytest.raises(InvalidHandler):
+        registry.add(Handler("a", fn, defaults=Defaults(priority=9)))
+
+
+@pytest.mark.parametrize("permanent", [ValueError, [ValueError], ("ValueError",), (int,), None])
+def test_permanent_is_a_tuple_of_exception_classes(permanent):
+    with pytest.raises(InvalidHandler, match="tuple of exception classes"):
+        Handler("a", lambda: None, permanent=permanent)
+
+
+def test_a_retry_callback_is_a_function():
+    with pytest.raises(InvalidHandler, match="retry must be a function"):
+        Handler("a", lambda: None, retry=5)  # type: ignore[arg-type]
+
+
+def test_none_is_no_result_to_store():
+    assert returning(None).encode_result(None) is None
+    assert returning(None).decode_result(None) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Any, {"a": [1, None]}),
+        (Report, REPORT),
+        (list[Report], [REPORT]),
+        (int | None, 5),
+        (bytes, b"\xff"),
+        (str, "ü"),
+    ],
+)
+def test_a_result_comes_back_in_the_type_that_was_promised(kind, value):
+    handler = returning(kind)
+    assert handler.decode_result(handler.encode_result(value)) == value
+
+
+def test_a_result_that_breaks_the_promise_comes_back_as_it_was():
+    handler = returning(dict[str, int])
+    assert handler.decode_result(handler.encode_result(["not", "a", "dict"])) == ["not", "a", "dict"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1: 2}, {1, 2}, b"x", object(), REPORT, "\ud800", [10**5000]])
+def test_a_result_that_is_not_json_is_refused_by_its_place(value):
+    with pytest.raises(NotJson, match=r"^the result"):
+        returning(Any).encode_result({"x": [value]} if isinstance(value, str) else value)
+    with pytest.raises(NotJson, match=r"^the result\.x\[0\]"):
+        returning(Any).encode_result({"x": [value]})
+
+
+def test_a_result_nested_too_deeply_is_refused():
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(NotJson, match="nested"):
+        returning(Any).encode_result(deep)

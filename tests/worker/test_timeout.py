@@ -1,0 +1,179 @@
+"""Deadlines, and handlers that do not keep to them."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dtq_engine import Dtq, Task, TaskContext, TaskStatus
+from dtq_engine.worker import Worker
+from dtq_engine.worker import watchdog as watchdog_module
+from tests.support.waiting import wait_until
+from tests.worker.processes import WorkerProcess
+
+Start = Callable[..., Worker]
+Spawn = Callable[..., WorkerProcess]
+Ended = Callable[..., Task]
+
+
+@pytest.mark.drains
+def test_an_async_handler_is_cancelled_at_its_deadline_and_tried_again(app: Dtq, start: Start, ended: Ended) -> None:
+    cleaned = threading.Event()
+
+    @app.task("slow", timeout=0.2, max_attempts=2)
+    async def slow(ctx: TaskContext) -> int:
+        if ctx.attempt == 1:
+            try:
+                await asyncio.sleep(30)
+            finally:
+                cleaned.set()
+        return ctx.attempt
+
+    handle = slow.submit()
+    start()
+    assert handle.result(timeout=5) == 2
+    assert cleaned.wait(1)
+    assert [error.type for error in ended(handle).errors] == ["TimedOut"]
+
+
+@pytest.mark.drains
+def test_an_async_handler_is_settled_at_its_deadline_whatever_it_swallows(app: Dtq, start: Start, ended: Ended) -> None:
+    @app.task("stubborn", timeout=0.2, max_attempts=1)
+    async def stubborn() -> str:
+        for _ in range(20):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return "late"
+
+    handle = stubborn.submit()
+    before = time.monotonic()
+    worker = start()
+    task = ended(handle)
+    assert (task.status, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
+    assert time.monotonic() - before < 0.9
+    assert worker.parts.inflight.free == worker.parts.inflight.slots
+
+
+@pytest.mark.drains
+def test_an_async_handler_that_blocks_the_loop_past_its_deadline_has_timed_out(
+    app: Dtq, start: Start, ended: Ended
+) -> None:
+    @app.task("block", timeout=0.2, max_attempts=1)
+    async def block() -> str:
+        time.sleep(0.8)
+        return "late"
+
+    handle = block.submit()
+    start()
+    task = ended(handle)
+    assert (task.status, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
+
+
+@pytest.mark.drains
+def test_an_overdue_thread_keeps_its_lease_and_its_result_is_discarded(app: Dtq, start: Start, ended: Ended) -> None:
+    runs: list[bool] = []
+
+    @app.task("slow", timeout=0.3, max_attempts=1)
+    def slow(ctx: TaskContext) -> str:
+        time.sleep(2.5)
+        runs.append(ctx.cancelled)
+        return "late"
+
+    handle = slow.submit()
+    for _ in range(2):
+        start(visibility_timeout_s=0.8, heartbeat_interval_s=0.2)
+    task = ended(handle)
+    assert (task.status, task.errors[-1].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
+    assert runs == [True]
+    assert task.result is None
+
+
+@pytest.mark.drains
+def test_a_timed_out_task_asks_its_retry_callback(app: Dtq, start: Start, ended: Ended) -> None:
+    asked: list[str] = []
+
+    def callback(error: BaseException, attempt: int) -> float | None:
+        asked.append(type(error).__name__)
+        return None
+
+    @app.task("slow", timeout=0.1, retry=callback)
+    async def slow() -> None:
+        await asyncio.sleep(30)
+
+    @app.task("slow.thread", timeout=0.1, retry=callback)
+    def slow_thread(ctx: TaskContext) -> None:
+        while not ctx.cancelled:
+            time.sleep(0.01)
+
+    handles = [slow.submit(), slow_thread.submit()]
+    start()
+    assert {ended(each).reason for each in handles} == {"permanent"}
+    assert asked == ["TimeoutError", "TimeoutError"]
+
+
+def test_a_worker_whose_threads_are_stuck_exits_75_and_leaves_them_timed_out(
+    app: Dtq, spawn: Spawn, ended: Ended
+) -> None:
+    process = spawn(
+        """
+@app.task("stuck")
+def stuck() -> None:
+    time.sleep(60)
+
+@app.task("fine")
+def fine() -> None:
+    time.sleep(1.3)
+""",
+        worker_concurrency=3,
+        drain_timeout_s=1,
+    )
+    stuck = [app.named("stuck").options(timeout=0.2, max_attempts=1).submit() for _ in range(2)]
+    assert process.wait(10) == 75
+    assert "gives up" in process.log
+    for handle in stuck:
+        task = ended(handle)
+        assert (task.status, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
+
+
+@pytest.mark.drains
+def test_an_execution_overdue_by_ten_times_its_timeout_ends_the_worker(
+    app: Dtq, start: Start, ended: Ended, gate: threading.Event
+) -> None:
+    @app.task("stuck", timeout=0.2, max_attempts=1)
+    def stuck() -> None:
+        gate.wait(20)
+
+    handle = stuck.submit()
+    worker = start(drain_timeout_s=0.2)
+    assert worker.join(10) == 75
+    assert ended(handle).errors[0].type == "TimedOut"
+
+
+def test_a_blocked_event_loop_is_reported_with_its_stack_and_nothing_is_claimed_meanwhile(
+    app: Dtq, start: Start, ended: Ended, log: Any, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    monkeypatch.setattr(watchdog_module, "SILENCE_S", 0.3)
+
+    @app.task("block")
+    async def block() -> None:
+        gate.wait(20)
+
+    @app.task("quick")
+    def quick() -> str:
+        return "done"
+
+    blocking = block.submit()
+    worker = start()
+    wait_until(lambda: not worker.parts.watchdog.lets_claim())
+    assert "gate.wait" in log.text
+    handle = quick.submit()
+    time.sleep(0.3)
+    assert handle.status() is TaskStatus.QUEUED
+    gate.set()
+    assert handle.result(timeout=5) == "done"
+    assert ended(blocking).status is TaskStatus.SUCCEEDED
+    assert log.text.count("the event loop is blocked") == 1
