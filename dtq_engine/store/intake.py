@@ -100,6 +100,10 @@ class _MemoryGate:
     def _look(self) -> bool:
         if self._base.connection.is_cluster:
             return False  # each node has its own limit; a full one answers OOM itself
-        numbers = self._base.connection.info("memory")
+        try:
+            numbers = self._base.connection.info("memory")
+        except RedisUnavailable as error:
+            # No task was sent yet, so that nothing is uncertain.
+            raise RedisUnavailable(str(error)) from error
         limit, used = int(numbers.get("maxmemory", 0)), int(numbers.get("used_memory", 0))
         return limit > 0 and used * 100 > limit * self._base.settings.admit_memory_percent

@@ -25,10 +25,7 @@ class Workers:
     def register_queue(self, queue: str) -> None:
         """Make a queue known that may be empty. Harmless to repeat."""
         self.list_queue(queue)
-        marker = self._base.keys.queue(queue)
-        # A full Redis refuses SET: a worker must be able to start there nevertheless.
-        if not self._base.connection.call("EXISTS", marker):
-            self._base.connection.call("SET", marker, "1")
+        self._base.run("register", queue)
 
     def announce(self, queues: Sequence[str], types: Sequence[str]) -> str:
         """Publish which task types this build knows, for five minutes; the digest to claim under."""

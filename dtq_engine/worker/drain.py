@@ -46,7 +46,7 @@ class Drain:
     def _stop_taking(self) -> None:
         parts = self._parts
         parts.executor.stopping.set()
-        for loop in (parts.scheduler, parts.schedule_watch, parts.reaper):
+        for loop in (parts.scheduler, parts.schedule_watch, parts.housekeeper, parts.reaper):
             loop.stop()
         parts.poll.halt(min(HALT_MOST_S, max(HALT_S, self._timeout_s)))
         parts.waiting.close()

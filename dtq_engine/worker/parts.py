@@ -13,6 +13,7 @@ from dtq_engine.worker.control import Control
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.finalize import Finalizer
 from dtq_engine.worker.heartbeat import Heartbeat
+from dtq_engine.worker.housekeeper import Housekeeper
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.known_types import KnownTypes
 from dtq_engine.worker.loop import Loop
@@ -50,6 +51,7 @@ class Parts:
         self.executor = Executor(registry, self.inflight, settings.result_max_bytes)
         self.scheduler = Scheduler(self.store, self.outage)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
+        self.housekeeper = Housekeeper(self.scheduler, self.store, self.outage)
         self.finalizer = Finalizer(self.store, self.inflight, self.outage, settings.max_lease_expiries)
         self.watchdog = self._make_watchdog(give_up)
         self.heartbeat = self._make_heartbeat(describe)
@@ -61,7 +63,7 @@ class Parts:
     def loops(self) -> tuple[Loop, ...]:
         """All loops, in the order to start them."""
         keepers = (self.heartbeat, self.control, self.finalizer, self.watchdog)
-        return (*keepers, self.scheduler, self.schedule_watch, self.reaper, self.poll)
+        return (*keepers, self.scheduler, self.schedule_watch, self.housekeeper, self.reaper, self.poll)
 
     def is_alive(self) -> bool:
         """Whether poll and heartbeat got round lately."""

@@ -19,8 +19,6 @@ log = logging.getLogger("dtq.worker")
 LOCK_MS = 10_000
 REFRESH_S = 1.0
 LOOK_S = 3.0
-TRIM_S = 60.0
-TRIMS_AT_ONCE = 20
 
 
 class Scheduler(Loop):
@@ -43,7 +41,6 @@ class Scheduler(Loop):
         self._due: dict[str, float] = {}
         self._named_at = -math.inf
         self._looked_at = -math.inf
-        self._trimmed_at = time.monotonic()
         self._announced: SimpleQueue[str] = SimpleQueue()
 
     @property
@@ -71,7 +68,6 @@ class Scheduler(Loop):
             return
         self._look_around()
         self._promote()
-        self._trim()
         self._wait()
 
     def stop(self) -> None:
@@ -129,23 +125,6 @@ class Scheduler(Loop):
             return time.monotonic() + LOOK_S
         next_due_in_ms = promotion.next_due_in_ms
         return time.monotonic() + (LOOK_S if next_due_in_ms is None else next_due_in_ms / 1000)
-
-    def _trim(self) -> None:
-        if time.monotonic() - self._trimmed_at < TRIM_S:
-            return
-        self._trimmed_at = time.monotonic()
-        for queue in self._due:
-            try:
-                self._trim_queue(queue)
-            except RedisUnavailable:
-                raise
-            except DtqError as error:
-                log.error("cannot trim the queue %s: %s", queue, error)
-
-    def _trim_queue(self, queue: str) -> None:
-        for _ in range(TRIMS_AT_ONCE):
-            if self._store.schedule.trim(queue) == 0:
-                return
 
     def _wait(self) -> None:
         now = time.monotonic()

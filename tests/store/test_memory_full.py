@@ -68,6 +68,8 @@ def test_on_a_full_server_a_worker_can_start(full):
     newcomer = Hand(full.store, "w2", ["another"])
     full.store.leases.wake("default")
     assert newcomer.claim() == []
+    full.store.workers.register_queue("new")
+    assert "new" in full.store.inspect.queues()
 
 
 def test_a_nearly_full_server_refuses_new_tasks_before_it_is_full(make_server, store_at):

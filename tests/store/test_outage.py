@@ -158,6 +158,14 @@ def test_a_submit_whose_replies_are_all_lost_is_uncertain_and_names_its_tasks(fa
     assert (caught.value.task_id, caught.value.task_ids) == ("a", ("a", "b"))
 
 
+def test_a_submit_that_was_not_sent_yet_is_not_uncertain(far, proxy, hand):
+    proxy.lose_replies()
+    with pytest.raises(RedisUnavailable) as caught:
+        Hand(far, announced=False).submit("a")
+    assert not caught.value.may_have_run
+    assert hand.claim() == []
+
+
 def test_an_uncertain_submit_that_arrived_is_one_task(far, proxy, hand):
     Hand(far).submit("registered")
     proxy.lose_replies()

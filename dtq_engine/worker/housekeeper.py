@@ -1,0 +1,67 @@
+"""What the leader does so that nothing piles up or stays broken: trimming, retiring consumers, sweeping."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from dtq_engine.errors import DtqError, RedisUnavailable
+from dtq_engine.store import Store
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
+from dtq_engine.worker.scheduler import Scheduler
+
+log = logging.getLogger("dtq.worker")
+
+TIDY_S = 60.0
+TRIMS_AT_ONCE = 20
+SWEEP_STEP_S = 3.0
+"""At about 1,000 keys a step, a million keys are looked at within an hour."""
+
+
+class Housekeeper(Loop):
+    """Once a minute lets go what is over the limits, and all the time walks over the keys to mend what is damaged.
+
+    A loop of its own beside the scheduler's, so that no due task waits for it. Only the leader's does anything.
+    """
+
+    name = "housekeeper"
+
+    def __init__(self, scheduler: Scheduler, store: Store, outage: Outage) -> None:
+        super().__init__(outage, SWEEP_STEP_S)
+        self._scheduler = scheduler
+        self._store = store
+        self._tidied_at = time.monotonic()
+
+    def step(self) -> None:
+        """Tidy up if it is time, then sweep a little further; without leading, wait for that."""
+        if not self._scheduler.wait_to_lead(SWEEP_STEP_S):
+            return
+        if time.monotonic() - self._tidied_at >= TIDY_S:
+            self.tidy()
+        self._sweep()
+
+    def tidy(self) -> None:
+        """Trim every queue, and forget the consumers of workers that are gone."""
+        self._tidied_at = time.monotonic()
+        for queue in self._scheduler.queues:
+            self._survive(queue, "trim", self._trim)
+            self._survive(queue, "retire the consumers of", self._store.workers.retire)
+
+    def _trim(self, queue: str) -> None:
+        for _ in range(TRIMS_AT_ONCE):
+            if self._store.schedule.trim(queue) == 0:
+                return
+
+    def _sweep(self) -> None:
+        repairs = self._store.sweep.step()
+        if repairs:
+            log.warning("mended what was damaged: %s", ", ".join(f"{n} {what}" for what, n in sorted(repairs.items())))
+
+    def _survive(self, queue: str, what: str, action: Callable[[str], object]) -> None:
+        """One damaged queue must not keep the others from being looked after."""
+        try:
+            action(queue)
+        except RedisUnavailable:
+            raise
+        except DtqError as error:
+            log.error("cannot %s the queue %s: %s", what, queue, error)
