@@ -9,6 +9,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Two processes, each with a server of its own: most tests wait for a server or for time to pass.
+TWO := --numprocesses 2 --dist worksteal
+
+# $(call pytest,PYTHON,PLACES): as ARGS say; without ARGS all tests there, those that measure times alone.
+define pytest
+$(if $(ARGS),$(1) -m pytest $(2) $(ARGS),$(1) -m pytest $(2) $(TWO) -m "not alone" && $(1) -m pytest $(2) -m alone)
+endef
 SOURCES := $(wildcard dtq_engine worker_main.py examples benchmarks tools tests)
 
 # The checkers must not look for newer releases of themselves: it costs a request and can fail.
@@ -17,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: venv ## Run the demo on real files with its own server, until Ctrl-C (ARGS=--once: until all tasks ended)
@@ -27,8 +34,8 @@ run: venv ## Run the demo on real files with its own server, until Ctrl-C (ARGS=
 test: lint types tests ## Everything that must pass: style, types, tests
 
 .PHONY: tests
-tests: venv ## The tests alone (ARGS="-k lease" picks some)
-	@$(PY) -m pytest $(ARGS)
+tests: venv ## The tests alone, two at a time, then those that measure times (ARGS="-k lease" picks some)
+	@$(call pytest,$(PY))
 
 .PHONY: lint
 lint: venv ## Style and format, without changing anything
@@ -56,7 +63,31 @@ bench: venv ## Measure submit, drain and idle start (about a minute)
 .PHONY: test-redis
 test-redis: venv ## The store and worker tests on Redis from the system's packages (Debian: installed when missing)
 	@command -v redis-server > /dev/null || tools/install_redis.sh
-	@DTQ_TEST_SERVER="$$(command -v redis-server)" $(PY) -m pytest tests/store tests/worker $(ARGS)
+	@export DTQ_TEST_SERVER="$$(command -v redis-server)"; $(call pytest,$(PY),tests/store tests/worker)
+
+.PHONY: test-cluster
+test-cluster: venv ## The same tests on a cluster of one node, and those of several nodes, sentinels and TLS
+	@export DTQ_TEST_CLUSTER=1; $(call pytest,$(PY),tests/store tests/worker)
+	@$(PY) -m pytest tests/servers
+
+# pyenv's own python3.13 runs only where that version is chosen: then it is taken from where pyenv keeps it.
+KEPT := $(lastword $(sort $(wildcard $(HOME)/.pyenv/versions/*/bin/$(PYTHON))))
+OTHER = $(or $(shell $(PYTHON) --version > /dev/null 2>&1 && echo $(PYTHON)),$(KEPT))
+OTHER_VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
+
+.PHONY: test-python
+test-python: ## The tests without a worker on another Python (PYTHON=python3.13), in an environment of its own
+	@if [ -z "$(OTHER)" ]; then echo "SKIPPED: there is no $(PYTHON) here."; else \
+		$(MAKE) --no-print-directory venv VENV=$(OTHER_VENV) PYTHON=$(OTHER) && \
+		$(OTHER_VENV)/bin/python -m pytest tests/unit tests/fundamentals tests/store $(or $(ARGS),$(TWO)); fi
+
+.PHONY: explore
+explore: venv ## Thousands of random histories of all scripts (ARGS="--histories 100 --seed 7")
+	@$(PY) -m tests.explore $(or $(ARGS),--histories 3000)
+
+.PHONY: mutants
+mutants: venv ## Break the scripts in every listed way and see that it is noticed; writes docs/testing.md
+	@$(PY) -m tests.explore.mutants $(ARGS)
 
 .PHONY: venv
 venv: $(STAMP) ## Make the virtual environment (quick when it is up to date)
@@ -72,5 +103,5 @@ $(STAMP): pyproject.toml
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, builds and the demo's data
-	@rm -rf $(VENV) .dtq .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf $(VENV) .venv-* .dtq .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

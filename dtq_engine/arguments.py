@@ -5,6 +5,7 @@ handler's own types, so that a call that was accepted can be made.
 """
 
 import difflib
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +26,15 @@ class Arguments:
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
-        self._decoder = msgspec.json.Decoder(signature.as_struct())
+        self._struct = signature.as_struct()
+        self._decoder = msgspec.json.Decoder(self._struct)
         self._names = frozenset(signature.types)
+
+    @property
+    def digest(self) -> str:
+        """What tells these parameters from others: 16 hexadecimal digits of their JSON Schema's SHA-256."""
+        schema = msgspec.json.encode(msgspec.json.schema(self._struct), order="sorted")
+        return hashlib.sha256(schema).hexdigest()[:16]
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call with these arguments. Raises InvalidTask, which names the argument that is wrong."""
@@ -49,9 +57,10 @@ class Arguments:
             arguments = {name: value for name, value in found.items() if value is not msgspec.UNSET}
             return arguments | self._others(payload) if self._signature.takes_others else arguments
         except msgspec.ValidationError as error:
-            raise self._refusal(str(error)) from None
+            raise self._refusal(str(error).replace("Number out", "the number is out")) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, NotJson) as error:
-            raise InvalidTask("payload", f"{self._signature.task}: the payload cannot be read: {error}") from None
+            problem = error if isinstance(error, NotJson) else codec.unreadable(error, payload)
+            raise InvalidTask("payload", f"{self._signature.task}: the payload cannot be read: {problem}") from None
 
     def _arrived(self, payload: bytes, bound: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -78,8 +87,7 @@ class Arguments:
         """Arguments by name, as Python itself would assign them; defaults are left to the worker."""
         signature = self._signature
         if len(args) > len(signature.positions):
-            message = f"takes at most {len(signature.positions)} positional arguments, and {len(args)} were given"
-            raise InvalidTask("payload", f"{signature.task} {message}.")
+            raise self._too_many(len(args))
         bound = dict(zip(signature.positions, args, strict=False))
         if kwargs:
             if twice := bound.keys() & kwargs.keys():
@@ -103,6 +111,12 @@ class Arguments:
             unknown = found["what"].startswith("contains")
             return self._unknown(found["name"]) if unknown else self._missing(found["name"])
         return InvalidTask("payload", f"{self._signature.task}: the payload cannot be used: {problem}.")
+
+    def _too_many(self, given: int) -> InvalidTask:
+        takes = len(self._signature.positions)
+        most = f"at most {takes} positional argument{'' if takes == 1 else 's'}" if takes else "no positional arguments"
+        verb = "was" if given == 1 else "were"
+        return InvalidTask("payload", f"{self._signature.task} takes {most}, and {given} {verb} given.")
 
     def _missing(self, name: str) -> InvalidTask:
         return InvalidTask(name, f"{self._signature.task} needs the argument {name}: pass it.")

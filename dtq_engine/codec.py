@@ -8,6 +8,7 @@ Exceptions, which have no JSON form, are described instead.
 """
 
 import dataclasses
+import json
 import math
 import traceback
 from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ def decode(data: bytes) -> Any:
     try:
         value = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(error) from None
+        raise unreadable(error, data) from None
     refuse_depth(data)
     return value
 
@@ -72,7 +73,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
     try:
         value = _object_decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(error) from None
+        raise unreadable(error, data) from None
     refuse_depth(data)
     return value
 
@@ -138,11 +139,39 @@ def is_same(left: object, right: object) -> bool:
         return False
 
 
-def unreadable(error: Exception) -> NotJson:
-    """What msgspec says of bytes that it cannot read, as a NotJson."""
+def unreadable(error: Exception, data: bytes) -> NotJson:
+    """What is wrong with `data`, which msgspec could not read, as a NotJson."""
     if isinstance(error, RecursionError):
         return NotJson(_named(""), f"it {_TOO_DEEP}.")
-    return NotJson(_named(""), f"it is not what was expected: {error}.")
+    if isinstance(error, msgspec.ValidationError) and "out of range" not in str(error):
+        return NotJson(_named(""), f"it is of the wrong kind: {str(error).replace('`', '').lower()}.")
+    return NotJson(_named(""), f"it {_fault(data) or f'is not JSON: {_said(error)}'}.")
+
+
+def _fault(data: bytes) -> str | None:
+    """What well-formed JSON holds that is refused all the same; None if it is not well-formed."""
+    faults: list[str] = []
+
+    def look(literal: str) -> None:
+        if not _is_in_range(literal):
+            shown = literal if len(literal) <= 40 else f"{literal[:39]}…"
+            faults.append(f"holds the number {shown}, which is out of range: send it as a string")
+
+    def refuse(literal: str) -> None:
+        faults.append(f"holds {literal}, which JSON has no form for: send null, or a string")
+
+    try:
+        json.loads(data.decode(), parse_int=look, parse_float=look, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return None
+    # The one other thing that Python's reader accepts and msgspec does not.
+    return faults[0] if faults else "holds a lone surrogate such as \\ud800, which is not Unicode text: remove it"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):
+        return "it is not valid UTF-8"
+    return str(error).removeprefix("JSON is malformed: ").replace("Input data was truncated", "its end is missing")
 
 
 def describe_error(error: BaseException) -> AttemptError:
@@ -159,7 +188,7 @@ def _problem(part: object) -> str | None:
         case None | bool() | list() | tuple():
             return None
         case str():
-            return None if _is_encodable(part) else "holds half of a surrogate pair, which is not valid text: remove it"
+            return None if _is_encodable(part) else "holds a lone surrogate, which is not Unicode text: remove it"
         case float():
             return None if math.isfinite(part) else f"is {part}, which JSON has no form for: use None or a string"
         case int():
@@ -167,7 +196,8 @@ def _problem(part: object) -> str | None:
         case dict():
             return _key_problem(cast("dict[object, object]", part))
         case _:
-            return f"is a {type(part).__name__}, which JSON has no form for: convert it first, or annotate its type"
+            name = type(part).__name__
+            return f"is of type {name}, which JSON has no form for: convert it first, or annotate its type"
 
 
 def _key_problem(part: dict[object, object]) -> str | None:
@@ -215,6 +245,16 @@ def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_in_range(literal: str) -> bool:
+    try:
+        if literal.strip("-0123456789"):
+            return math.isfinite(float(literal))
+        int(literal)
+    except ValueError:  # an integer of more digits than Python reads
         return False
     return True
 

@@ -18,7 +18,8 @@ HEARTBEATS_PER_LEASE = 4
 _DAY = 86_400
 _YEARS = 10 * 365 * _DAY
 _MIB = 1_048_576
-_NOT_SETTINGS = frozenset({"DTQ_CRASH"})
+_CRASH = "DTQ_CRASH"
+_NOT_SETTINGS = frozenset({_CRASH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +205,11 @@ SETTINGS: Mapping[str, Kind] = {each.name: each.metadata[KIND] for each in field
 def variable(name: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + name.upper()
+
+
+def crash_point(environ: Mapping[str, str] | None = None) -> str:
+    """Where a test wants this process to crash (`DTQ_CRASH`); empty, as it must be in production: nowhere."""
+    return (os.environ if environ is None else environ).get(_CRASH, "")
 
 
 def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
+from redis.cluster import ClusterNode, RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import (
     BusyLoadingError,
@@ -36,6 +36,7 @@ from dtq_engine.subscription import Subscription, unavailable
 CONNECT_TIMEOUT_S = 1.5
 REPLY_TIMEOUT_S = 1.9
 BLOCKING_GRACE_S = 2.0
+LOOK_S = 0.05
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
 NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN")
 
@@ -51,16 +52,30 @@ class Patience:
 class Connection:
     """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork."""
 
-    def __init__(self, client: Any, link: Link, database: int) -> None:
-        self.client = client
+    def __init__(self, link: Link, database: int) -> None:
         self.database = database
         self._link = link
-        self._turn = 0
+        self._closings = 0
+
+    @property
+    def client(self) -> Any:
+        """redis-py's client, for what is not offered here. Raises RedisUnavailable if a cluster cannot be found."""
+        try:
+            return self._link.client
+        except NotSent as error:
+            raise unavailable(error) from error
 
     @property
     def is_cluster(self) -> bool:
         """Whether keys are spread over slots, so that one command may only touch one queue."""
-        return isinstance(self.client, RedisCluster)
+        return isinstance(self._link, ClusterLink)
+
+    def nodes(self) -> "list[Connection]":
+        """One connection to each node that holds keys of its own, for what no key leads to."""
+        try:
+            return [Connection(link, self.database) for link in self._link.nodes()]
+        except NotSent as error:
+            raise unavailable(error) from error
 
     def call(self, *command: str | bytes | int | float, patience: Patience | None = None) -> Any:
         """Send a command that may be sent again, until it is answered or `patience` ends.
@@ -119,12 +134,9 @@ class Connection:
         """Send reads in one go; an item that fails is its exception in the list. Raises RedisUnavailable."""
         if not commands:
             return []
-        pipe = self.client.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
         try:
-            return list(pipe.execute(raise_on_error=False))
-        except (redis.RedisError, OSError) as error:
+            return self._link.exchange_all(commands)
+        except (NotSent, ReplyLost) as error:
             raise unavailable(error) from error
 
     def pop(self, keys: Sequence[str]) -> str | None:
@@ -139,13 +151,23 @@ class Connection:
         """As `pop`, but wait up to `timeout_s` seconds (more than 0) for a token to come."""
         groups = self._groups(keys)
         if len(groups) > 1:
-            # BLPOP over slots is refused: look at all, then wait a little at each in turn.
-            if found := self.pop(keys):
-                return found
-            self._turn += 1
-            groups, timeout_s = [groups[self._turn % len(groups)]], min(timeout_s, 0.1)
+            return self._pop_patiently(keys, timeout_s)
         reply = self.once("BLPOP", *groups[0], f"{timeout_s:.3f}", timeout_s=timeout_s + BLOCKING_GRACE_S)
         return None if reply is None else str(reply[0].decode())
+
+    def _pop_patiently(self, keys: Sequence[str], timeout_s: float) -> str | None:
+        """BLPOP over several slots is refused: ask them all again and again, in one go."""
+        ends, closings = time.monotonic() + timeout_s, self._closings
+        while True:
+            lengths = self.pipeline([("LLEN", key) for key in keys])
+            full = [key for key, length in zip(keys, lengths, strict=True) if isinstance(length, int) and length]
+            if full and (found := self.pop(full)) is not None:
+                return found
+            if (left := ends - time.monotonic()) <= 0:
+                return None
+            time.sleep(min(LOOK_S, left))
+            if self._closings != closings:
+                raise RedisUnavailable("The connection was closed while it waited.")
 
     def _groups(self, keys: Sequence[str]) -> list[list[str]]:
         if not self.is_cluster:
@@ -157,7 +179,7 @@ class Connection:
 
     def listen(self, channels: Sequence[str]) -> Subscription:
         """Messages of these channels, from the moment the context is entered."""
-        return Subscription(self.client.pubsub(), channels)
+        return Subscription(self._link.pubsub, channels)
 
     def ping(self) -> None:
         """Raise RedisUnavailable unless Redis answers now."""
@@ -172,8 +194,9 @@ class Connection:
         return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
 
     def close(self) -> None:
-        """Close all sockets."""
-        self.client.close()
+        """Close all sockets; who waits on one is told that Redis is unavailable."""
+        self._closings += 1
+        self._link.close()
 
 
 def connect(settings: Settings) -> Connection:
@@ -183,8 +206,11 @@ def connect(settings: Settings) -> Connection:
         return _connect_cluster(settings.redis_url)
     if url.scheme.endswith("+sentinel"):
         return _over_pool(_sentinel_client(settings.redis_url))
+    options = _options()
+    if url.scheme == "unix":
+        del options["socket_keepalive"]  # redis-py refuses it there
     client: Any = redis.Redis
-    return _over_pool(client.from_url(settings.redis_url, **_options()))
+    return _over_pool(client.from_url(settings.redis_url, **options))
 
 
 def over_client(client: Any) -> Connection:
@@ -193,8 +219,7 @@ def over_client(client: Any) -> Connection:
 
 
 def _over_pool(client: Any) -> Connection:
-    pool = client.connection_pool
-    return Connection(client, PoolLink(pool), int(pool.connection_kwargs.get("db") or 0))
+    return Connection(PoolLink(client), int(client.connection_pool.connection_kwargs.get("db") or 0))
 
 
 def _options() -> dict[str, Any]:
@@ -210,8 +235,23 @@ def _options() -> dict[str, Any]:
 
 
 def _connect_cluster(url: str) -> Connection:
-    client = RedisCluster.from_url(url.replace("+cluster", "", 1), **_options())
-    return Connection(client, ClusterLink(client), 0)
+    """`redis+cluster://user:password@host:port,host:port?option=value`; one host that answers is enough."""
+    parts = urlsplit(url.replace("+cluster", "", 1))
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    first, *others = hosts.split(",")
+    address = parts._replace(netloc=credentials + at + first).geturl()
+
+    def make() -> RedisCluster:
+        node: Any = ClusterNode
+        nodes = [node(*place) for place in _places(others, 6379)]
+        return RedisCluster.from_url(address, startup_nodes=nodes, require_full_coverage=False, **_options())
+
+    return Connection(ClusterLink(make), 0)
+
+
+def _places(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+    """`host:port` or `host`, taken apart."""
+    return [(host, int(given or port)) for host, _, given in (item.partition(":") for item in hosts)]
 
 
 def _sentinel_client(url: str) -> Any:
@@ -225,7 +265,10 @@ def _sentinel_client(url: str) -> Any:
         options |= {"username": unquote(user) or None, "password": unquote(password)}
     if parts.scheme.startswith("rediss"):
         options["ssl"] = True
-    sentinels = [(host, int(port or 26379)) for host, _, port in (item.partition(":") for item in hosts.split(","))]
-    timeouts = {"socket_timeout": REPLY_TIMEOUT_S, "socket_connect_timeout": CONNECT_TIMEOUT_S}
-    manager: Any = Sentinel(sentinels, sentinel_kwargs=timeouts)  # type: ignore[no-untyped-call]
+    # Sentinels have users of their own, and mostly none; TLS is for all or for none.
+    asked = {"username": "sentinel_username", "password": "sentinel_password"}
+    of_sentinels = {name: options.pop(given, None) for name, given in asked.items()}
+    of_sentinels |= {name: options[name] for name in _options() if name != "retry"}
+    of_sentinels |= {name: value for name, value in options.items() if name.startswith("ssl")}
+    manager: Any = Sentinel(_places(hosts.split(","), 26379), sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
     return manager.master_for(service or "mymaster", **options)

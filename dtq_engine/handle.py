@@ -111,5 +111,6 @@ def _epitaph(task: Task) -> str:
     """How a task ended without a result, in a sentence."""
     how = f"task {task.id} ({task.type}) ended as {task.status}"
     reason = f" ({task.reason})" if task.reason else ""
-    last = f": {task.errors[-1].type}: {task.errors[-1].message}" if task.errors else "."
+    error = task.errors[-1] if task.errors else None
+    last = f": {error.type}: {error.message}".removesuffix(": ") if error else "."
     return how + reason + last

@@ -9,12 +9,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 KIND = "kind"
 
 QUEUE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+URL_OPTIONS = frozenset(
+    {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
+    | {"ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"}
+)
+"""What may follow the `?` of an address; everything else about connections is decided by dtq."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -95,7 +101,10 @@ def queue_names(doc: str, *, optional: bool = False) -> Metadata:
 
 def redis_url(doc: str, *aliases: str) -> Metadata:
     """The address of a Redis or Valkey deployment."""
-    expects = f"an address such as redis://127.0.0.1:6379/0; the schemes are {', '.join(REDIS_SCHEMES)}"
+    expects = (
+        f"an address such as redis://127.0.0.1:6379/0; the schemes are {', '.join(REDIS_SCHEMES)}, "
+        f"the options after '?' {', '.join(sorted(URL_OPTIONS))}"
+    )
     return {KIND: Kind(doc, expects, str, _is_redis_url, aliases, secret=True)}
 
 
@@ -134,6 +143,8 @@ def _is_redis_url(value: object) -> bool:
         return False
     try:
         parts = urlsplit(value)
+        if not {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} <= URL_OPTIONS:
+            return False
         if parts.scheme in {"redis", "rediss"}:
             return bool(parts.hostname) and parts.port != 0 and re.fullmatch(r"/?|/[0-9]+", parts.path) is not None
         return parts.scheme in REDIS_SCHEMES and bool(parts.path if parts.scheme == "unix" else parts.netloc)

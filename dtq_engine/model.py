@@ -242,7 +242,14 @@ class ShutDown:
     error: AttemptError
 
 
-Outcome = Returned | Raised | TimedOut | LeaseExpired | AskedRetry | AskedSnooze | WasCancelled | ShutDown
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The payload does not fit the parameters of the handler, as this worker's build has them."""
+
+    error: AttemptError
+
+
+Outcome = Misfit | Returned | Raised | TimedOut | LeaseExpired | AskedRetry | AskedSnooze | WasCancelled | ShutDown
 
 
 # What is to be done with the task. Decided in Python, applied by one script under the fence.
@@ -467,3 +474,5 @@ class WorkerInfo:
     state: str
     started_ms: int
     seen_ms: int
+    schemas: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By task type, what tells the parameters of one build from those of another."""

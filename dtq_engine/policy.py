@@ -10,6 +10,7 @@ from dtq_engine.model import (
     Claim,
     DeadLetter,
     LeaseExpired,
+    Misfit,
     Outcome,
     Postpone,
     Raised,
@@ -37,6 +38,8 @@ def decide(claim: Claim, outcome: Outcome, *, luck: float, max_lease_expiries: i
     match outcome:
         case Returned(value, size):
             return Succeed(value, size)
+        case Misfit(error):
+            return DeadLetter(error, "permanent")
         case WasCancelled(error):
             return Cancel(error)
         case AskedSnooze(delay_ms):

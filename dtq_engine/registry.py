@@ -49,6 +49,11 @@ class Handler:
         """Whether the first argument of a call is a TaskContext."""
         return self.signature.context is not None
 
+    @property
+    def schema(self) -> str:
+        """What tells these parameters from those of another build of the handler."""
+        return self._arguments.digest
+
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call, context left out. Raises InvalidTask, which names the argument that is wrong."""
         return self._arguments.encode(args, kwargs)
@@ -115,3 +120,7 @@ class Registry:
     def types(self) -> tuple[str, ...]:
         """The task types that have handlers, sorted."""
         return tuple(sorted(self._handlers))
+
+    def schemas(self) -> dict[str, str]:
+        """By task type, what tells its parameters from those of another build."""
+        return {name: self._handlers[name].schema for name in self.types()}

@@ -1,12 +1,13 @@
 """Messages that Redis publishes, over a connection of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import redis
 
 from dtq_engine.errors import RedisUnavailable
+from dtq_engine.links import NotSent
 
 CONFIRM_S = 1.9
 
@@ -14,11 +15,17 @@ CONFIRM_S = 1.9
 class Subscription:
     """Messages of some channels, over a connection of its own."""
 
-    def __init__(self, pubsub: Any, channels: Sequence[str]) -> None:
-        self._pubsub = pubsub
+    def __init__(self, make: Callable[[], Any], channels: Sequence[str]) -> None:
+        """With what makes redis-py's subscriber."""
+        self._make = make
+        self._pubsub: Any = None
         self._channels = tuple(channels)
 
     def __enter__(self) -> Self:
+        try:
+            self._pubsub = self._make()
+        except NotSent as error:
+            raise unavailable(error) from error
         try:
             self._pubsub.subscribe(*self._channels)
             # The confirmations come first: only then does no message pass by unheard.

@@ -136,12 +136,15 @@ def duration_ms(field: str, value: object, *, low_ms: int = 0, high_ms: int = TE
 
 
 def instant_ms(field: str, value: object) -> int:
-    """Epoch milliseconds of an aware datetime; InvalidTask for anything else."""
+    """Epoch milliseconds of an aware datetime from 1970 to ten years from now; InvalidTask for anything else."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidTask(
             field, f"{field} cannot be {_shown(value)}: use a datetime with a time zone, such as datetime.now(UTC)."
         )
-    return (value - _EPOCH) // _MILLISECOND
+    milliseconds = (value - _EPOCH) // _MILLISECOND
+    if not 0 <= milliseconds <= _latest_ms():
+        raise InvalidTask(field, f"{field} cannot be {value.isoformat()}: use a time from 1970 to ten years from now.")
+    return milliseconds
 
 
 def priority(value: object) -> int:
@@ -197,9 +200,14 @@ def _check_times(task: NewTask) -> None:
     whole("delay_ms", task.delay_ms, 0, TEN_YEARS_MS)
     whole("timeout_ms", task.timeout_ms, 1, TIMEOUT_CAP_MS)
     if task.run_at_ms is not None:
-        whole("run_at_ms", task.run_at_ms, 0, int(time.time() * 1000) + TEN_YEARS_MS)
+        whole("run_at_ms", task.run_at_ms, 0, _latest_ms())
     if task.expires_in_ms is not None:
         whole("expires_in_ms", task.expires_in_ms, 1, TEN_YEARS_MS)
+
+
+def _latest_ms() -> int:
+    """The latest time a task may be due."""
+    return int(time.time() * 1000) + TEN_YEARS_MS
 
 
 def _check_retry(retry: RetryPolicy) -> None:
@@ -214,5 +222,5 @@ def _shown(value: object) -> str:
     try:
         text = repr(value)
     except Exception:
-        text = f"a {type(value).__name__}"
+        text = f"something of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

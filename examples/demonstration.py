@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -14,8 +15,11 @@ from pathlib import Path
 import click
 
 from dtq_engine import Dtq, DtqError, Task, TaskStatus
-from dtq_engine.cli.text import safe, table
+from dtq_engine.cli.program import program
+from dtq_engine.cli.tables import table
+from dtq_engine.cli.text import clip
 from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.harmless import safe
 from examples import tasks
 from examples.progress import Progress
 from examples.verdicts import HEADERS, rows, verdicts
@@ -27,6 +31,7 @@ LOOK_S = 0.1
 
 def demonstrate(*, once: bool, time_limit_s: float, worker_app: str, data: Path) -> int:
     """The whole demonstration; its exit code: 0 if all ended as it should, 1 if not, 2 if it could not be shown."""
+    started_in = Path.cwd()
     os.chdir(ROOT)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -34,7 +39,8 @@ def demonstrate(*, once: bool, time_limit_s: float, worker_app: str, data: Path)
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell in the background has SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:
-        return _run(once=once, ends=time.monotonic() + time_limit_s, worker_app=worker_app, data=data)
+        ends = time.monotonic() + time_limit_s
+        return _run(None if once else started_in, ends=ends, worker_app=worker_app, data=data)
     except BrokenPipeError:
         raise
     except (DtqError, WorkerFailed, OSError) as error:
@@ -42,7 +48,8 @@ def demonstrate(*, once: bool, time_limit_s: float, worker_app: str, data: Path)
         return 2
 
 
-def _run(*, once: bool, ends: float, worker_app: str, data: Path) -> int:
+def _run(started_in: Path | None, *, ends: float, worker_app: str, data: Path) -> int:
+    """All of it; afterwards it stays up if someone, in the folder `started_in`, wants to try things out."""
     name = secrets.token_hex(4)
     with _redis(data) as url, WorkerProcess(name, url, worker_app, data / "worker.log") as worker:
         say(f"Redis   {url}")
@@ -54,8 +61,8 @@ def _run(*, once: bool, ends: float, worker_app: str, data: Path) -> int:
         say()
         found = follow(tasks.app, work, worker, ends)
         good = tell(work, found)
-        if not once:
-            stay(url, worker)
+        if started_in is not None:
+            stay(url, worker, started_in)
     return 0 if good else 1
 
 
@@ -110,26 +117,37 @@ def tell(work: Workload, found: dict[str, Task]) -> bool:
     say()
     judged = list(verdicts(work, found))
     longest = max(len(verdict.expectation) for verdict in judged)
+    if columns is not None and longest + max(len(verdict.seen) for verdict in judged) + 4 > columns:
+        longest = 0  # no room to align them
     for verdict in judged:
         mark = click.style("✓", fg="green") if verdict.met else click.style("✗", fg="red")
-        say(f"{mark} {verdict.expectation:<{longest}}  {click.style(verdict.seen, dim=True)}")
+        room = None if columns is None else columns - max(longest, len(verdict.expectation)) - 4
+        seen = verdict.seen if room is None else clip(verdict.seen, max(8, room))
+        say(f"{mark} {verdict.expectation:<{longest}}  {click.style(seen, dim=True)}")
     say()
     good = all(verdict.met for verdict in judged)
     say("Every task ended as it should." if good else click.style("Not every task ended as it should.", fg="red"))
     return good
 
 
-def stay(url: str, worker: WorkerProcess) -> None:
+def to_try(url: str, started_in: Path) -> list[str]:
+    """What to type in another terminal, in the folder `started_in`, to look at what the demonstration did."""
+    dtq = program(ROOT)
+    return [
+        *([] if started_in == ROOT else [f"cd {shlex.quote(str(ROOT))}"]),
+        f"export DTQ_REDIS_URL={shlex.quote(url)}",
+        f"{dtq} queues",
+        f"{dtq} list --status dead_lettered",
+        f"{dtq} dlq list",
+        f"{dtq} submit files.count_words path=README.md --app examples.tasks:app --wait",
+    ]
+
+
+def stay(url: str, worker: WorkerProcess, started_in: Path) -> None:
     """Wait for Ctrl-C, with something to try meanwhile."""
     say()
     say("The server and the worker stay up until Ctrl-C. In another terminal, try:")
-    for line in (
-        f"export DTQ_REDIS_URL={url}",
-        "dtq queues",
-        "dtq list --status dead_lettered",
-        "dtq dlq list",
-        "dtq submit files.count_words path=README.md --app examples.tasks:app --wait",
-    ):
+    for line in to_try(url, started_in):
         say(f"  {line}")
     with suppress(KeyboardInterrupt):
         while True:

@@ -1,5 +1,6 @@
 """How far the tasks are: a bar in a terminal, plain lines elsewhere."""
 
+import shutil
 import sys
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Self
 import click
 
 from dtq_engine import Task, TaskStatus
+from dtq_engine.cli.text import clip
 
 BAR = 30
 LINE_EVERY_S = 1.0
@@ -40,7 +42,9 @@ class Progress:
         state = f"{ended} of {self._total} tasks have ended{_others(tasks)}"
         if self._in_terminal:
             filled = BAR * ended // self._total
-            click.echo(f"\r\x1b[K{'█' * filled}{'░' * (BAR - filled)}  {state}", nl=False)
+            line = f"{'█' * filled}{'░' * (BAR - filled)}  {state}"
+            # A line that wraps could not be drawn anew.
+            click.echo(f"\r\x1b[K{clip(line, shutil.get_terminal_size().columns - 1)}", nl=False)
         elif state != self._said and (ended == self._total or time.monotonic() >= self._next_line):
             self._said, self._next_line = state, time.monotonic() + LINE_EVERY_S
             click.echo(state)

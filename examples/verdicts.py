@@ -10,10 +10,20 @@ from typing import Any
 import msgspec
 
 from dtq_engine import Task, TaskStatus
+from dtq_engine.cli.tables import Column
 from dtq_engine.cli.text import Cell, span, status_cell
 from examples.workload import DELAY_S, PRIMES, ROOT, Workload
 
-HEADERS = ("TYPE", "TASKS", "OUTCOME", "ATTEMPTS", "WAIT P50", "WAIT MAX", "RUN P50", "RUN MAX")
+HEADERS = (
+    Column("TYPE", least=12),
+    Column("TASKS"),
+    Column("OUTCOME"),
+    Column("ATTEMPTS", spare=3),
+    Column("WAIT P50", spare=2),
+    Column("WAIT MAX", spare=4),
+    Column("RUN P50", spare=1),
+    Column("RUN MAX", spare=5),
+)
 
 Tasks = Mapping[str, Task]
 

@@ -15,25 +15,38 @@ from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.store import Store
 from tests.support.clock import Clock
 from tests.support.leaks import Leaks
-from tests.support.servers import fake_server, real_server
+from tests.support.servers import CHOICES, Flavour, fake_server, plain, real_server
 
-# Taken out of the environment, as it is no setting of dtq: the binary of a server to test against.
-TEST_SERVER = os.environ.pop("DTQ_TEST_SERVER", None)
+FLAVOUR = Flavour.chosen()
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that cannot apply to a cluster are skipped there, each with its reason."""
+    for item in items:
+        if FLAVOUR.is_cluster and (marker := item.get_closest_marker("not_on_a_cluster")):
+            item.add_marker(pytest.mark.skip(reason=f"not on a cluster: {marker.args[0]}"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests marked `both_servers` on a real server and on fakeredis."""
     if "server_kind" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_servers"):
-        kinds = ["real"] if TEST_SERVER else ["real", "fakeredis"]
+        kinds = ["real", "fakeredis"] if Flavour() == FLAVOUR else ["real"]
         metafunc.parametrize("server_kind", kinds, indirect=True, scope="function")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_environment() -> None:
+    """Without what chose the server, which is no setting of dtq. Not earlier: pytest's other processes read it too."""
+    for name in CHOICES:
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
 def real_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the one real server."""
-    with real_server(tmp_path_factory.mktemp("valkey"), TEST_SERVER) as url:
+    with real_server(tmp_path_factory.mktemp("valkey"), FLAVOUR) as url:
         yield url
 
 
@@ -66,7 +79,7 @@ def settings(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Setting
     """
     settings = Settings(redis_url=redis_url, prefix=f"t{next(_numbers)}")
     yield settings
-    with redis.Redis.from_url(redis_url, protocol=2) as client:
+    with redis.Redis.from_url(plain(redis_url), protocol=2) as client:
         leaks = Leaks(client, settings.prefix)
         try:
             if not request.node.get_closest_marker("keeps_keys"):
@@ -86,8 +99,8 @@ def leaks(settings: Settings, client: redis.Redis) -> Leaks:
 @pytest.fixture
 def client(settings: Settings) -> Iterator[redis.Redis]:
     """A plain client of the test's server, for looking and for doing damage; bytes in, bytes out."""
-    with redis.Redis.from_url(settings.redis_url, protocol=2) as plain:
-        yield plain
+    with redis.Redis.from_url(plain(settings.redis_url), protocol=2) as client:
+        yield client
 
 
 @pytest.fixture
@@ -125,8 +138,7 @@ def make_server(tmp_path: Path) -> Iterator[Callable[..., EmbeddedValkey]]:
 
     def make(**directives: str) -> EmbeddedValkey:
         options = {name.replace("_", "-"): value for name, value in directives.items()}
-        binary = Path(TEST_SERVER) if TEST_SERVER else None
-        server = EmbeddedValkey(tmp_path / f"server{len(started)}", options=options, binary=binary)
+        server = FLAVOUR.server(tmp_path / f"server{len(started)}", options=options)
         server.start()
         started.append(server)
         return server

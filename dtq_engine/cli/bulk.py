@@ -2,18 +2,19 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import click
 
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.lines import Line, new_task, read_line, with_defaults
+from dtq_engine.cli.lines import Line, new_task, read_line, unapplied, with_defaults
 from dtq_engine.cli.shapes import SubmittedShape, error_shape, submitted_shape
-from dtq_engine.cli.text import plural, safe, span
+from dtq_engine.cli.text import plural, span
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError, InvalidTask
+from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.submission import submit_each
 
@@ -67,6 +68,7 @@ class Bulk:
     last_line: int = 0
     began: float = field(default_factory=time.monotonic)
     drawn: float = 0.0
+    types: set[str] = field(default_factory=set[str])
 
     def run(self, stream: BinaryIO) -> int:
         """Submit all lines; the exit code. What stops half-way says how far it came."""
@@ -80,14 +82,16 @@ class Bulk:
             self._tell_where_it_stopped(chunk)
             raise
         self._summary()
+        if not self.console.json and (warning := self._warning(self.types)):
+            self.console.note(safe(warning))
         return 1 if self.refused else 0
 
     def _submit(self, chunk: Sequence[Numbered]) -> None:
         ready = [each for number, line in chunk if (each := self._read(number, line)) is not None]
         answers = submit_each(self.app.store, self.app.settings, [task for _, task in ready])
-        for (number, _), answer in zip(ready, answers, strict=True):
+        for (number, task), answer in zip(ready, answers, strict=True):
             if isinstance(answer, Receipt):
-                self._accept(number, answer)
+                self._accept(number, task.type, answer)
             else:
                 self._refuse(number, answer)
         self.last_line = chunk[-1][0]
@@ -101,11 +105,15 @@ class Bulk:
             self._refuse(number, error)
             return None
 
-    def _accept(self, number: int, receipt: Receipt) -> None:
+    def _accept(self, number: int, type_: str, receipt: Receipt) -> None:
         self.accepted += 1
+        warning = None
+        if receipt.outcome is SubmitOutcome.NEW:
+            self.types.add(type_)
+            warning = self._warning([type_])
         self.known += receipt.outcome is not SubmitOutcome.NEW
         if self.console.json:
-            self.console.emit_line(submitted_shape(receipt, number))
+            self.console.emit_line(submitted_shape(receipt, number, warning=warning))
 
     def _refuse(self, number: int, error: Exception) -> None:
         shape = error_shape(error)
@@ -137,6 +145,9 @@ class Bulk:
         refused = f"; {plural(self.refused, 'line')} refused" if self.refused else ""
         took = span((time.monotonic() - self.began) * 1000)
         self.console.note(f"Submitted {plural(self.accepted, 'task')} in {took}{known}{refused}.")
+
+    def _warning(self, types: Collection[str]) -> str | None:
+        return unapplied(types, self.app, self.console.tasks or self.app.settings.tasks)
 
     def _tell_where_it_stopped(self, chunk: Sequence[Numbered]) -> None:
         if not chunk or chunk[-1][0] == self.last_line:

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,11 @@ import click
 import msgspec
 
 from dtq_engine.cli.shapes import ErrorShape, FailureShape, error_shape
-from dtq_engine.cli.text import Cell, safe, safe_json, table
+from dtq_engine.cli.tables import Column, table
+from dtq_engine.cli.text import Cell
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq, load_app
+from dtq_engine.harmless import safe, safe_json
 
 
 @dataclass(slots=True)
@@ -34,12 +37,13 @@ class Console:
         click.echo(text, color=self.colour)
 
     def note(self, text: str) -> None:
-        """A remark beside the output."""
-        click.echo(text, err=True, color=self.colour)
+        """A remark beside the output; where stderr takes none, it is lost, and the command goes on."""
+        with suppress(OSError):
+            click.echo(text, err=True, color=self.colour)
 
     def warn(self, text: str) -> None:
         """A problem that does not stop the command."""
-        click.echo(click.style("Error: ", fg="red") + text, err=True, color=self.colour)
+        self.note(click.style("Error: ", fg="red") + text)
 
     def emit(self, value: Any) -> None:
         """Print one JSON value: indented on a terminal, else on one line."""
@@ -50,7 +54,7 @@ class Console:
         """Print one line of NDJSON."""
         click.echo(safe_json(msgspec.json.encode(value).decode()))
 
-    def show_table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    def show_table(self, headers: Sequence[Column | str], rows: Sequence[Sequence[Cell]]) -> None:
         """Print an aligned table; on a terminal no line is wider than it."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self.say(table(headers, rows, columns=columns))

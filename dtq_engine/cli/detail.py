@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import click
 
-from dtq_engine.cli.text import ago, clip, safe, span, status_cell
+from dtq_engine.cli.text import ago, clip, error_line, span, status_cell
+from dtq_engine.harmless import safe
 from dtq_engine.model import AttemptError, Task, TaskStatus
 
 LABEL_WIDTH = 11
@@ -61,16 +62,12 @@ def _ending(task: Task) -> Iterator[str]:
 def _error(error: AttemptError) -> str:
     where = f" on {safe(error.worker)}" if error.worker else ""
     took = f" after {span(error.ended_ms - error.started_ms)}" if error.started_ms and error.ended_ms else ""
-    return _field(f"error {error.attempt}", click.style(_one_line(error), fg="red") + where + took)
+    return _field(f"error {error.attempt}", click.style(error_line(error), fg="red") + where + took)
 
 
 def _traceback(error: AttemptError) -> Iterator[str]:
     for line in error.traceback.rstrip().split("\n") if error.traceback else []:
         yield " " * LABEL_WIDTH + click.style(safe(line), dim=True)
-
-
-def _one_line(error: AttemptError) -> str:
-    return safe(f"{error.type}: {error.message}" if error.message else error.type)
 
 
 def _field(label: str, value: str) -> str:

@@ -13,12 +13,14 @@ import msgspec
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import common_with_handlers
-from dtq_engine.cli.text import plural, safe
+from dtq_engine.cli.program import program
+from dtq_engine.cli.text import plural
 from dtq_engine.cli.worker import leave, with_options
 from dtq_engine.config import Settings
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError
+from dtq_engine.harmless import safe
 from dtq_engine.worker import Worker
 from dtq_engine.worker.logs import configure as log_as
 
@@ -111,15 +113,15 @@ def example_call(app: Dtq) -> str:
 
 def introduction(app: Dtq, settings: Settings) -> str:
     """What runs here, and what to type in another terminal to use it."""
-    types, tasks = app.registry.types(), safe(settings.tasks or "")
+    types, tasks, dtq = app.registry.types(), safe(settings.tasks or ""), program(Path.cwd())
     lines = [
         f"Redis   {safe(settings.redis_url)}",
         f"Worker  {plural(len(types), 'task type')} of {tasks}, queues {', '.join(settings.worker_queues)}",
         "",
         "In another terminal:",
         f"  export DTQ_REDIS_URL={shlex.quote(settings.redis_url)} DTQ_TASKS={tasks}",
-        f"  dtq submit {example_call(app)} --wait",
-        "  dtq list",
+        f"  {dtq} submit {example_call(app)} --wait",
+        f"  {dtq} list",
         "",
         "Ctrl-C ends it.",
     ]

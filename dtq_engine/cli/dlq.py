@@ -7,20 +7,30 @@ from dataclasses import dataclass
 import click
 
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.options import CONTEXT, common
+from dtq_engine.cli.options import CONTEXT, as_ids, as_queue, as_type, common
 from dtq_engine.cli.queues import actor
 from dtq_engine.cli.shapes import DeadLettersShape, VerbShape, dead_letter_shape, error_shape
-from dtq_engine.cli.text import Cell, ago, plural, safe
+from dtq_engine.cli.tables import Column
+from dtq_engine.cli.text import Cell, ago, plural
 from dtq_engine.errors import (
     IdempotencyConflict,
     InvalidTransition,
     NewerRecord,
     TaskNotFound,
 )
+from dtq_engine.harmless import safe
 from dtq_engine.model import DeadLetterEntry
 from dtq_engine.store import Store
 
-HEADERS = ("ID", "TYPE", "QUEUE", "DIED", "ATTEMPTS", "REASON", "ERROR")
+HEADERS = (
+    Column("ID", least=26),
+    Column("TYPE", least=12),
+    Column("QUEUE", spare=2, least=8),
+    Column("DIED", spare=3),
+    Column("ATTEMPTS", spare=1),
+    Column("REASON", spare=4, least=8),
+    Column("ERROR", least=16),
+)
 PAGE = 200
 
 Verb = Callable[[str, str | None], None]
@@ -71,7 +81,7 @@ def dlq() -> None:
 
 
 @dlq.command("list", short_help="List dead letters.")
-@click.option("--queue", metavar="NAME", help="Only dead letters of this queue.")
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Only dead letters of this queue.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 200),
@@ -117,15 +127,15 @@ def _row(entry: DeadLetterEntry, now_ms: int) -> Sequence[Cell]:
         Cell(ago(entry.died_ms, now_ms), right=True),
         Cell(str(entry.attempts), right=True),
         Cell(safe(entry.reason)),
-        Cell(safe(entry.error), colour="red"),
+        Cell(safe(entry.error.removesuffix(": ")), colour="red"),
     )
 
 
 @dlq.command(short_help="Give dead tasks a new life.")
-@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@click.argument("task_ids", metavar="[ID]...", nargs=-1, callback=as_ids)
 @click.option("--all", "everything", is_flag=True, help="All dead letters (of --queue).")
-@click.option("--type", "type_", metavar="TYPE", help="All dead letters of this type (and --queue).")
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--type", "type_", metavar="TYPE", callback=as_type, help="All dead letters of this type (and --queue).")
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Only of this queue.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 @click.pass_obj
@@ -150,10 +160,10 @@ def requeue(
 
 
 @dlq.command(short_help="Remove dead letters for good.")
-@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@click.argument("task_ids", metavar="[ID]...", nargs=-1, callback=as_ids)
 @click.option("--all", "everything", is_flag=True, help="All dead letters (of --queue).")
-@click.option("--type", "type_", metavar="TYPE", help="All dead letters of this type (and --queue).")
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--type", "type_", metavar="TYPE", callback=as_type, help="All dead letters of this type (and --queue).")
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Only of this queue.")
 @click.option("--reason", default="", help="Kept in the audit log.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common

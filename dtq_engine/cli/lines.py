@@ -2,14 +2,15 @@
 
 import difflib
 import re
+from collections.abc import Collection
 from datetime import datetime
 
 import msgspec
 
-from dtq_engine import ids
-from dtq_engine.cli.values import duration_s, instant
+from dtq_engine import codec, ids
+from dtq_engine.cli.values import duration_s, instant, refuse_repeated_names
 from dtq_engine.engine import Dtq
-from dtq_engine.errors import InvalidTask
+from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.model import NewTask
 from dtq_engine.options import Defaults, Options, read_options, task_maker
 
@@ -38,11 +39,17 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def read_line(line: bytes) -> Line:
     """The task on a line of NDJSON. Raises InvalidTask."""
     try:
-        return msgspec.json.decode(line, type=Line)
+        found = msgspec.json.decode(line, type=Line)
+        codec.refuse_depth(line)
+        refuse_repeated_names(line)
     except msgspec.ValidationError as error:
         raise InvalidTask("line", f"{_field_problem(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidTask("line", f"this is not a JSON object on one line: {error}.") from None
+        problem = codec.unreadable(error, line)
+        raise InvalidTask("line", f"this is not a JSON object on one line: {problem}") from None
+    except NotJson as error:
+        raise InvalidTask("line", f"this line is refused: {error}") from None
+    return found
 
 
 def _field_problem(message: str) -> str:
@@ -55,6 +62,19 @@ def _field_problem(message: str) -> str:
     sentence = sentence[:1].lower() + sentence[1:]
     place = where.strip(".`")
     return f"{place}: {sentence}" if place else sentence
+
+
+def unapplied(types: Collection[str], app: Dtq, named: str | None) -> str | None:
+    """A sentence if a task of these types goes as given, by no handler's options; `named` is the app's path."""
+    if not (unknown := sorted(each for each in types if app.registry.get(each) is None)):
+        return None
+    if named is None:
+        return "Submitted as given; with --app MODULE:APP the handler's own options and checks are applied."
+    more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+    shown = ", ".join(unknown[:3]) + more
+    near = difflib.get_close_matches(unknown[0], app.registry.types(), n=1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"Submitted as given: {named} has no handler of {shown}, and none starts before a worker has one{hint}"
 
 
 def with_defaults(line: Line, defaults: Line) -> Line:

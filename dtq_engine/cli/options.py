@@ -1,13 +1,16 @@
 """Options that several commands share, and how their text becomes values."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from dtq_engine import validate
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.lines import Line
 from dtq_engine.cli.values import duration_s, instant
+from dtq_engine.errors import InvalidTask
 
 F = TypeVar("F", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
@@ -45,6 +48,48 @@ _json_option = click.option(
 
 def _app_option(help: str) -> Callable[[F], F]:
     return click.option("--app", metavar="MODULE:APP", expose_value=False, callback=_keep_app, help=help)
+
+
+class InputFile(click.File):
+    """A file to read; `-` is standard input, which may be closed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The open file. Raises ClickException if there is none."""
+        if value == "-" and sys.stdin is None:
+            raise click.ClickException("standard input is closed: name a file, or send the lines through a pipe.")
+        return super().convert(value, param, ctx)
+
+
+def as_queue(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A queue's name; a usage error for what cannot be one."""
+    return value if value is None else _checked(validate.check_queue, value)
+
+
+def as_queues(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> Sequence[str]:
+    """Queue names; a usage error for what cannot be one."""
+    return [_checked(validate.check_queue, each) for each in value]
+
+
+def as_type(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A task type's name; a usage error for what cannot be one."""
+    return value if value is None else _checked(validate.check_type, value)
+
+
+def as_id(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """A task's id; a usage error for what cannot be one."""
+    return _checked(validate.check_id, value)
+
+
+def as_ids(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> Sequence[str]:
+    """Ids of tasks; a usage error for what cannot be one."""
+    return [_checked(validate.check_id, each) for each in value]
+
+
+def _checked(check: Callable[[object], str], value: str) -> str:
+    try:
+        return check(value)
+    except InvalidTask as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def as_duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:

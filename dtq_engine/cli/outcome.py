@@ -8,10 +8,11 @@ import msgspec
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.shapes import task_shape
-from dtq_engine.cli.text import safe, safe_json, status_words
+from dtq_engine.cli.text import error_line, status_words
 from dtq_engine.cli.values import duration_s
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError
+from dtq_engine.harmless import safe, safe_json
 from dtq_engine.model import Task, TaskStatus
 
 _ENDED = {
@@ -70,7 +71,7 @@ def _problem(task: Task) -> str | None:
     if task.status is TaskStatus.SUCCEEDED:
         return _too_large(task) if task.result_truncated else None
     error = task.errors[-1] if task.errors else None
-    cause = safe(f": {error.type}: {error.message}") if error else ""
+    cause = f": {error_line(error)}" if error else ""
     tries = f" after {task.attempt} of {task.retry.max_attempts} attempts" if error else ""
     return f"{name} {_ENDED[task.status]}{tries}{cause}; all that is known: dtq status {safe(task.id)}"
 

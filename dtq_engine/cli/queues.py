@@ -8,29 +8,35 @@ from collections.abc import Sequence
 import click
 
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.options import as_duration, common
+from dtq_engine.cli.options import as_duration, as_queue, as_queues, common
 from dtq_engine.cli.shapes import PauseShape, QueuesShape, queue_shape
-from dtq_engine.cli.text import Cell, number_cell, safe, span
+from dtq_engine.cli.tables import Column
+from dtq_engine.cli.text import Cell, number_cell, span
+from dtq_engine.harmless import safe
 from dtq_engine.model import QueueStats
 from dtq_engine.store import Store
 
 HEADERS = (
-    "QUEUE",
-    "WAITING",
-    "OLDEST",
-    "RUNNING",
-    "DELAYED",
-    "RETRYING",
-    "BLOCKED",
-    "SUCCEEDED",
-    "DEAD",
-    "WORKERS",
-    "",
+    Column("QUEUE", least=10),
+    Column("WAITING"),
+    Column("OLDEST", spare=5),
+    Column("RUNNING", spare=6),
+    Column("DELAYED", spare=2),
+    Column("RETRYING", spare=3),
+    Column("BLOCKED", spare=4),
+    Column("SUCCEEDED", spare=1),
+    Column("DEAD"),
+    Column("WORKERS", spare=7),
+    Column("", least=19),
 )
 
 
+class QueueNotFound(click.ClickException):
+    """Raised when a queue is asked for that no task was ever in: an answer, not a wrong usage."""
+
+
 @click.command(short_help="Show the queues and what is in them.")
-@click.argument("names", metavar="[QUEUE]...", nargs=-1)
+@click.argument("names", metavar="[QUEUE]...", nargs=-1, callback=as_queues)
 @common
 @click.pass_obj
 def queues(console: Console, names: Sequence[str]) -> int:
@@ -58,7 +64,7 @@ def queues(console: Console, names: Sequence[str]) -> int:
 
 
 @click.command(short_help="Let no further task of a queue start.")
-@click.argument("queue")
+@click.argument("queue", callback=as_queue)
 @click.option("--reason", default="", help="Shown to whoever looks at the queue.")
 @click.option("--for", "seconds", metavar="DURATION", callback=as_duration, help="Resume by itself after this time.")
 @common
@@ -83,7 +89,7 @@ def pause(console: Console, queue: str, reason: str, seconds: float | None) -> i
 
 
 @click.command(short_help="Let the tasks of a queue start again.")
-@click.argument("queue")
+@click.argument("queue", callback=as_queue)
 @common
 @click.pass_obj
 def resume(console: Console, queue: str) -> int:
@@ -121,7 +127,7 @@ def _must_be_known(name: str, known: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "see them all: dtq queues."
-    raise click.BadParameter(f"there is no queue {name!r}; {hint}", param_hint="QUEUE")
+    raise QueueNotFound(f"There is no queue {name}; {hint}")
 
 
 def _row(stats: QueueStats, workers: int, now_ms: int) -> Sequence[Cell]:

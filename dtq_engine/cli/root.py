@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 
@@ -13,11 +14,12 @@ from dtq_engine.cli.console import Console
 from dtq_engine.cli.dev import dev
 from dtq_engine.cli.dlq import dlq
 from dtq_engine.cli.options import CONTEXT
-from dtq_engine.cli.queues import pause, queues, resume
+from dtq_engine.cli.queues import QueueNotFound, pause, queues, resume
 from dtq_engine.cli.shapes import ErrorShape, FailureShape
 from dtq_engine.cli.submit import submit
 from dtq_engine.cli.tasks import cancel, list_tasks, result, status
 from dtq_engine.cli.worker import worker
+from dtq_engine.harmless import safe
 
 OK, BAD_ANSWER, CANNOT, INTERRUPTED = 0, 1, 2, 130
 
@@ -82,6 +84,7 @@ for _command in (submit, status, result, list_tasks, cancel, queues, pause, resu
 
 def main() -> None:
     """Run the command line with the arguments of this process, and exit."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is shown as an escape: never an error over a tick or a name.
         if isinstance(stream, TextIOWrapper):
@@ -93,6 +96,25 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; no exception leaves but those that end the interpreter."""
     console = Console()
     try:
+        return _run(console, arguments)
+    except BrokenPipeError:
+        return _cut_off(BAD_ANSWER)
+    except OSError as error:
+        console.warn(safe(f"reading or writing failed, and what was done before stays done: {_cause(error)}."))
+        return _cut_off(CANNOT)
+
+
+def _open_what_is_closed() -> None:
+    """Let nothing else, such as the connection to Redis, take the place of a standard stream that is closed."""
+    while (place := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free
+        pass
+    os.close(place)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def _run(console: Console, arguments: Sequence[str]) -> int:
+    try:
         code: object = root.main(list(arguments), prog_name="dtq", standalone_mode=False, obj=console)
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
@@ -102,18 +124,21 @@ def run(arguments: Sequence[str]) -> int:
     except errors.DtqError as error:
         console.fail(error)
         return BAD_ANSWER if isinstance(error, ANSWERS) else CANNOT
-    except BrokenPipeError:
-        return _cut_off()
+    except OSError:
+        raise
     except Exception as error:
         return _fault(console, error)
     return code if isinstance(code, int) else OK
 
 
 def _misused(console: Console, error: click.ClickException) -> int:
-    error.show()
+    with suppress(OSError):
+        error.show()
+    unknown = isinstance(error, QueueNotFound)
     if console.json:
-        console.emit(FailureShape(ErrorShape("UsageError", error.format_message())))
-    return CANNOT
+        code = QueueNotFound.__name__ if unknown else click.UsageError.__name__
+        console.emit(FailureShape(ErrorShape(code, error.format_message())))
+    return BAD_ANSWER if unknown else CANNOT
 
 
 def _fault(console: Console, error: Exception) -> int:
@@ -124,7 +149,13 @@ def _fault(console: Console, error: Exception) -> int:
     return CANNOT
 
 
-def _cut_off() -> int:
-    """The reader of our output has left, which is its right: what Python still flushes at exit goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BAD_ANSWER
+def _cause(error: OSError) -> str:
+    place = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{place}"
+
+
+def _cut_off(code: int) -> int:
+    """Nobody can read our output any more: what Python still flushes at exit goes nowhere."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

@@ -85,15 +85,22 @@ class TaskShape(msgspec.Struct, kw_only=True):
 
 
 class TasksShape(msgspec.Struct):
-    """`dtq list`: a page; `cursor` continues it. `dtq status`: the tasks found, and the ids that are not."""
+    """`dtq list`: a page; `cursor` continues it. `dtq status`: the tasks found, and the ids that are not.
+
+    `complete` is false as long as there may be more, even if this page has nothing.
+    """
 
     tasks: list[TaskShape]
     cursor: str | None = None
     missing: list[str] = []
+    complete: bool = True
 
 
 class SubmittedShape(msgspec.Struct, kw_only=True):
-    """`dtq submit`: one per task. `line` is set for a file's tasks; one with an `error` was refused."""
+    """`dtq submit`: one per task. `line` is set for a file's tasks; one with an `error` was refused.
+
+    `warnings` say that no handler's options were applied.
+    """
 
     line: int | None = None
     id: str | None = None
@@ -101,6 +108,7 @@ class SubmittedShape(msgspec.Struct, kw_only=True):
     outcome: SubmitOutcome | None = None
     status: TaskStatus | None = None
     error: ErrorShape | None = None
+    warnings: list[str] = []
 
 
 class VerbShape(msgspec.Struct):
@@ -202,7 +210,7 @@ def sentence(error: Exception) -> str:
         return "\n".join(error.problems)
     if isinstance(error, DtqError):
         return str(error) or f"{type(error).__name__}."
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def task_shape(task: Task) -> TaskShape:
@@ -257,9 +265,11 @@ def _attempt_shape(error: AttemptError) -> AttemptShape:
     )
 
 
-def submitted_shape(receipt: Receipt, line: int | None = None) -> SubmittedShape:
+def submitted_shape(receipt: Receipt, line: int | None = None, *, warning: str | None = None) -> SubmittedShape:
     """An accepted task for `--json`."""
-    return SubmittedShape(line=line, id=receipt.id, queue=receipt.queue, outcome=receipt.outcome, status=receipt.status)
+    warnings = [warning] if warning else []
+    named = {name: getattr(receipt, name) for name in ("id", "queue", "outcome", "status")}
+    return SubmittedShape(line=line, warnings=warnings, **named)
 
 
 def cancel_shape(task_id: str, outcome: CancelOutcome) -> VerbShape:

@@ -8,12 +8,13 @@ import msgspec
 
 from dtq_engine.cli.bulk import Bulk
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.lines import Line, new_task
-from dtq_engine.cli.options import common_with_handlers, described, task_options
+from dtq_engine.cli.lines import Line, new_task, unapplied
+from dtq_engine.cli.options import InputFile, common_with_handlers, described, task_options
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
 from dtq_engine.cli.shapes import submitted_shape
-from dtq_engine.cli.text import safe, span, status_words
+from dtq_engine.cli.text import span, status_words
 from dtq_engine.cli.values import payload_of
+from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
 from dtq_engine.submission import submit_one
 
@@ -21,7 +22,7 @@ from dtq_engine.submission import submit_one
 @click.command(short_help="Submit a task, or many from a file.")
 @click.argument("type_", metavar="[TYPE]", required=False)
 @click.argument("words", metavar="[JSON | KEY=VALUE...]", nargs=-1)
-@click.option("--file", "file", type=click.File("rb"), metavar="FILE", help="Submit the tasks in FILE; - is stdin.")
+@click.option("--file", "file", type=InputFile("rb"), metavar="FILE", help="Submit the tasks in FILE; - is stdin.")
 @task_options
 @click.option("--wait", metavar="[DURATION]", is_flag=False, flag_value=WAIT, callback=as_wait,
               help="Wait for the task to end and print its result.")  # fmt: skip
@@ -34,7 +35,7 @@ def submit(
 
     The arguments of the task are a JSON object or KEY=VALUE pairs; a VALUE that is JSON counts as JSON.
     Durations are written 30, 30s, 5m, 2h, 1d. What --app says about TYPE is used; other types are
-    submitted as they are given.
+    submitted as they are given, which is said.
 
     With --file each line is a task, {"type": …, "payload": {…}}, and may have the fields queue, priority,
     delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts and headers; the options of the
@@ -75,18 +76,22 @@ def _submit_one(console: Console, line: Line, words: Sequence[str], wait: float 
     app = console.app(handlers=True)
     task = new_task(line, app)
     receipt = submit_one(app.store, app.settings, task)
+    named = console.tasks or app.settings.tasks
+    warning = unapplied([task.type], app, named) if receipt.outcome is SubmitOutcome.NEW else None
+    if warning and (wait is not None or not console.json):
+        console.note(safe(warning))
     if wait is not None:
         console.note(safe(receipt.id))
         return show_result(console, wait_for(app, receipt.id, queue=receipt.queue, wait=wait))
-    _show(console, task, receipt)
+    if console.json:
+        console.emit(submitted_shape(receipt, warning=warning))
+    else:
+        _show(console, task, receipt)
     return 0
 
 
 def _show(console: Console, task: NewTask, receipt: Receipt) -> None:
     """The id alone on stdout, so that `id=$(dtq submit …)` works; what else there is to say beside it."""
-    if console.json:
-        console.emit(submitted_shape(receipt))
-        return
     console.say(safe(receipt.id))
     where = f"queue {safe(receipt.queue)}"
     if receipt.outcome is not SubmitOutcome.NEW:

@@ -1,21 +1,35 @@
 """`dtq status`, `dtq result`, `dtq list`, `dtq cancel`: looking at tasks and stopping them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from dtq_engine.cli.console import Console
+from dtq_engine.cli.cursors import packed, unpacked
 from dtq_engine.cli.detail import detail
-from dtq_engine.cli.options import common
+from dtq_engine.cli.options import as_id, as_ids, as_queue, as_type, common
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
 from dtq_engine.cli.queues import actor
 from dtq_engine.cli.shapes import TasksShape, VerbShape, VerbsShape, cancel_shape, error_shape, task_shape
-from dtq_engine.cli.text import Cell, ago, safe, span, status_cell
+from dtq_engine.cli.tables import Column
+from dtq_engine.cli.text import Cell, ago, error_line, span, status_cell
 from dtq_engine.errors import InvalidTransition, TaskNotFound
+from dtq_engine.harmless import safe
 from dtq_engine.model import CancelOutcome, Page, Task, TaskStatus
 from dtq_engine.store import Store
 
-HEADERS = ("ID", "TYPE", "QUEUE", "STATUS", "PRIO", "ATTEMPT", "CREATED", "RAN", "LAST ERROR")
+HEADERS = (
+    Column("ID", least=26),
+    Column("TYPE", least=12),
+    Column("QUEUE", spare=4, least=8),
+    Column("STATUS"),
+    Column("PRIO", spare=1),
+    Column("ATTEMPT", spare=3),
+    Column("CREATED", spare=5),
+    Column("RAN", spare=2),
+    Column("LAST ERROR", spare=6, least=10),
+)
 
 _CANCELLED = {
     CancelOutcome.CANCELLED: "cancelled",
@@ -25,8 +39,8 @@ _CANCELLED = {
 
 
 @click.command(short_help="Show what is known of tasks.")
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--queue", metavar="NAME", help="Look in this queue only, which is faster.")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, callback=as_ids)
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Look in this queue only, which is faster.")
 @common
 @click.pass_obj
 def status(console: Console, task_ids: Sequence[str], queue: str | None) -> int:
@@ -48,15 +62,16 @@ def status(console: Console, task_ids: Sequence[str], queue: str | None) -> int:
     elif found:
         show_tasks(console, found, store.now_ms())
     for task_id in missing:
-        console.warn(f"there is no task {safe(task_id)}: the id is wrong, or the task ended and was removed since.")
+        where = f" in queue {queue}" if queue else ""
+        console.warn(f"There is no task {task_id}{where}: check the id; finished tasks are kept only for a time.")
     return 1 if missing else 0
 
 
 @click.command(short_help="Print the result of a task.")
-@click.argument("task_id", metavar="ID")
+@click.argument("task_id", metavar="ID", callback=as_id)
 @click.option("--wait", metavar="[DURATION]", is_flag=False, flag_value=WAIT, callback=as_wait,
               help="Wait for the task to end; without DURATION as long as it takes.")  # fmt: skip
-@click.option("--queue", metavar="NAME", help="Look in this queue only, which is faster.")
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Look in this queue only, which is faster.")
 @common
 @click.pass_obj
 def result(console: Console, task_id: str, wait: float | None, queue: str | None) -> int:
@@ -73,10 +88,10 @@ def result(console: Console, task_id: str, wait: float | None, queue: str | None
 
 
 @click.command("list", short_help="List tasks, newest first.")
-@click.option("--queue", metavar="NAME", help="Only tasks of this queue.")
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Only tasks of this queue.")
 @click.option("--status", type=click.Choice([str(each) for each in TaskStatus]), metavar="STATUS",
               help=f"Only tasks in this status: {', '.join(TaskStatus)}.")  # fmt: skip
-@click.option("--type", "type_", metavar="TYPE", help="Only tasks of this type.")
+@click.option("--type", "type_", metavar="TYPE", callback=as_type, help="Only tasks of this type.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 200),
@@ -99,9 +114,10 @@ def list_tasks(
     """
     store = console.app().store
     wanted = None if status is None else TaskStatus(status)
-    page = store.inspect.tasks(queue=queue, status=wanted, type=type_, limit=limit, cursor=cursor)
+    page = store.inspect.tasks(queue=queue, status=wanted, type=type_, limit=limit, cursor=unpacked(cursor))
+    page = replace(page, cursor=packed(page.cursor))
     if console.json:
-        console.emit(TasksShape([task_shape(task) for task in page.items], cursor=page.cursor))
+        console.emit(TasksShape([task_shape(task) for task in page.items], page.cursor, complete=page.cursor is None))
     elif page.items:
         show_tasks(console, page.items, store.now_ms())
     _tell_the_rest(console, page)
@@ -111,10 +127,13 @@ def list_tasks(
 def _tell_the_rest(console: Console, page: Page[Task]) -> None:
     if console.json:
         return
-    if page.cursor is not None:
-        console.note(f"There is more: repeat the command with --cursor {safe(page.cursor)}")
-    elif not page.items:
-        console.note("No task matches.")
+    if page.cursor is None:
+        if not page.items:
+            console.note("No task matches.")
+    elif page.items:
+        console.note(f"There may be more: repeat the command with --cursor {safe(page.cursor)}")
+    else:
+        console.note(f"None found so far among the tasks looked at; go on with --cursor {safe(page.cursor)}")
 
 
 def show_tasks(console: Console, tasks: Sequence[Task], now_ms: int) -> None:
@@ -133,13 +152,13 @@ def _row(task: Task, now_ms: int) -> Sequence[Cell]:
         Cell(f"{task.attempt}/{task.retry.max_attempts}", right=True),
         Cell(ago(task.created_ms, now_ms), right=True),
         Cell(span(task.run_ms), dim=task.run_ms is None, right=True),
-        Cell(safe(f"{error.type}: {error.message}") if error else "", dim=True),
+        Cell(error_line(error) if error else "", dim=True),
     )
 
 
 @click.command(short_help="Cancel tasks.")
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--queue", metavar="NAME", help="Look in this queue only, which is faster.")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, callback=as_ids)
+@click.option("--queue", metavar="NAME", callback=as_queue, help="Look in this queue only, which is faster.")
 @click.option("--reason", default="", help="Kept with the task.")
 @common
 @click.pass_obj

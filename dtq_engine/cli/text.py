@@ -1,17 +1,11 @@
 """How values look to people: harmless, aligned, relative in time, coloured by status."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import click
+from dtq_engine.harmless import JOINERS, safe
+from dtq_engine.model import AttemptError, TaskStatus
 
-from dtq_engine.model import TaskStatus
-
-GAP = "  "
-
-_JOINERS = "\u200c\u200d"
-_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _COLOURS = {
     TaskStatus.SUCCEEDED: "green",
     TaskStatus.FAILED: "red",
@@ -32,40 +26,6 @@ class Cell:
     right: bool = False
 
 
-def safe(text: str, *, keep: str = "") -> str:
-    """The text with everything a terminal could act on shown as an escape (`\\x1b`), but for what is in `keep`.
-
-    That is control characters, line and paragraph separators, lone surrogates, and the invisible
-    characters that reorder text.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(each if each in keep or not _harmful(each) else _escaped(each) for each in text)
-
-
-def safe_json(text: str) -> str:
-    """JSON text as the same value, with what a terminal could act on as `\\u` escapes."""
-    if text.isascii():
-        return text.replace("\x7f", "\\u007f")
-    return "".join(_json_escaped(each) if each != "\n" and _harmful(each) else each for each in text)
-
-
-def _harmful(each: str) -> bool:
-    return unicodedata.category(each) in _HARMFUL and each not in _JOINERS
-
-
-def _escaped(each: str) -> str:
-    return each.encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-def _json_escaped(each: str) -> str:
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in _pairs(each.encode("utf-16-be", "surrogatepass")))
-
-
-def _pairs(units: bytes) -> Iterable[tuple[int, int]]:
-    return zip(units[::2], units[1::2], strict=True)
-
-
 def width(text: str) -> int:
     """How many columns a terminal uses for the text."""
     if text.isascii():
@@ -74,7 +34,7 @@ def width(text: str) -> int:
 
 
 def _columns(each: str) -> int:
-    if unicodedata.combining(each) or each in _JOINERS:
+    if unicodedata.combining(each) or each in JOINERS:
         return 0
     return 2 if unicodedata.east_asian_width(each) in "WF" else 1
 
@@ -88,29 +48,19 @@ def clip(text: str, columns: int) -> str:
     return text + "…"
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, columns: int | None = None) -> str:
-    """Rows under headers, aligned; the last column is clipped where a line would pass `columns`."""
-    heads = [Cell(head, dim=True, right=_is_right(rows, place)) for place, head in enumerate(headers)]
-    lines = [heads, *rows]
-    widths = [max(width(line[place].text) for line in lines) for place in range(len(headers))]
-    if columns is not None:
-        widths[-1] = max(8, min(widths[-1], columns - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)))
-    return "\n".join(GAP.join(_cells(line, widths)).rstrip() for line in lines)
+def clip_middle(text: str, columns: int) -> str:
+    """The text in at most this many columns, with `…` in its middle if it was longer."""
+    if width(text) <= columns:
+        return text
+    tail = text[len(text) - (columns - 1) // 2 :]
+    while tail and width(tail) > (columns - 1) // 2:
+        tail = tail[1:]
+    return clip(text, columns - width(tail)) + tail
 
 
-def _is_right(rows: Sequence[Sequence[Cell]], place: int) -> bool:
-    return any(row[place].right for row in rows)
-
-
-def _cells(line: Sequence[Cell], widths: Sequence[int]) -> Iterable[str]:
-    last = len(line) - 1
-    for place, (cell, columns) in enumerate(zip(line, widths, strict=True)):
-        shown = clip(cell.text, columns)
-        space = " " * (columns - width(shown))
-        painted = (
-            click.style(shown, fg=cell.colour, dim=cell.dim or None) if shown and (cell.colour or cell.dim) else shown
-        )
-        yield space + painted if cell.right else painted + (space if place < last else "")
+def error_line(error: AttemptError) -> str:
+    """What an attempt failed with, on one line: `ValueError: no such file`."""
+    return safe(f"{error.type}: {error.message}" if error.message else error.type)
 
 
 def status_cell(status: TaskStatus) -> Cell:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -52,6 +53,7 @@ def with_options(settings: Settings, console: Console, queues: str | None, concu
 
 def leave(code: int) -> NoReturn:
     """End the process now: a handler that still sits in a thread does not hold it up."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

@@ -18,8 +18,9 @@ local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
 local SMALL = 64             -- a hash value over 64 bytes ends the compact encoding
 local FINAL = {S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
-local STATUS = {P = 'pending', Q = 'queued', R = 'running', T = 'retrying', B = 'blocked', S = 'succeeded',
-  F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
+local STATUS = setmetatable({P = 'pending', Q = 'queued', R = 'running', T = 'retrying', B = 'blocked',
+  S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'},
+  {__index = function() return 'unreadable' end})
 local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result'}
 
 local function queue_key(name) return PREFIX .. ':' .. name .. ':{' .. QUEUE .. '}' end
@@ -90,6 +91,12 @@ local function read(id)
   return record
 end
 
+-- Fields are read through these where a damaged one would stop the script, and with it every other task.
+local function number(value) return tonumber(value) or 0 end
+local function entry_of(record) return string.match(record.e or '', '^%d+%-%d+$') or '0-0' end
+local function letter_of(record) return string.match(record.E or '', '^%d+%-%d+$') end
+local function satellites_of(record) return string.gmatch(record.S or '', '[pher]') end
+
 -- A record's limits: the last of its numbers is the timeout; its deadline follows from its start.
 local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d+ %d+ %d+ %d+ (%d+)$')) end
 local function deadline_of(record) return (tonumber(record.b) or 0) + (timeout_of(record) or 0) end
@@ -125,6 +132,7 @@ local function label(type, register)
 end
 
 local function count(type, name, by)
+  type = type or '_other'
   local of_type = counts[type] or {}
   counts[type] = of_type
   of_type[name] = (of_type[name] or 0) + (by or 1)
@@ -208,7 +216,7 @@ local acks = {}
 
 -- Take a delivery out of its stream; written by flush_acks, one XACK and one XDEL for all of a stream.
 local function ack(priority, entry)
-  local stream = STREAM .. priority
+  local stream = STREAM .. (priority or 5)
   acks[stream] = acks[stream] or {}
   table.insert(acks[stream], entry)
 end
@@ -225,7 +233,7 @@ local function set(id, ...) redis.call('HSET', TASK .. id, ...) end
 
 -- Make a task available: → QUEUED.
 local function push(id, priority, ...)
-  local entry = redis.call('XADD', STREAM .. priority, '*', 'i', id)
+  local entry = redis.call('XADD', STREAM .. (priority or 5), '*', 'i', id)
   set(id, 's', 'Q', 'e', entry, ...)
   wake = true
 end
@@ -359,7 +367,7 @@ local ended = {}
 
 local function expire(id, record, ttl)
   redis.call('PEXPIRE', TASK .. id, ttl)
-  for letter in string.gmatch(record.S or '', '.') do redis.call('PEXPIRE', satellite(letter, id), ttl) end
+  for letter in satellites_of(record) do redis.call('PEXPIRE', satellite(letter, id), ttl) end
 end
 
 -- An idempotency key outlives its task by `idem_ms` and then answers with the final state.
@@ -389,8 +397,8 @@ local function settle(id, record, state, now, detail, ...)
   table.insert(ended[state], id)
   local task_type = record.t or '_other'
   count(task_type, FINAL[state])
-  if record.b then observe(task_type, 'execution', now - record.b) end
-  if record.c then observe(task_type, 'duration', now - record.c) end
+  if tonumber(record.b) then observe(task_type, 'execution', now - record.b) end
+  if tonumber(record.c) then observe(task_type, 'duration', now - record.c) end
   event(SETTLED_EVENT[state], id, record, detail)
 end
 

@@ -1,4 +1,4 @@
--- announce: publish the task types that a build of workers knows, and free the tasks that waited for one.
+-- announce: publish the task types that a build of workers knows, and free the tasks that waited for such a build.
 --
 -- ARGV     [2] digest  [3] time to live in ms, then the types
 -- Returns  OK
@@ -12,9 +12,9 @@ redis.call('SADD', key, '', unpack(ARGV, 4))
 redis.call('PEXPIRE', key, ARGV[3])
 if is_news then
   local now, known = now_ms(), {}
-  for i = 4, #ARGV do known['unknown_task_type:' .. ARGV[i]] = true end
+  for i = 4, #ARGV do known['unknown_task_type:' .. ARGV[i]], known['payload_misfit:' .. ARGV[i]] = true, true end
   for _, id in ipairs(redis.call('ZRANGE', BLOCKED, 0, 999)) do
-    if known[redis.call('HGET', TASK .. id, 'm') or ''] then
+    if known[redis.pcall('HGET', TASK .. id, 'm') or ''] then
       redis.call('ZADD', BLOCKED, 'XX', whole(now), id)
       earliest = now
     end

@@ -20,7 +20,7 @@ if record.s == 'R' then
   set(id, 'x', '1')
   redis.pcall('PUBLISH', conf().channel .. ':control:' .. record.w, 'cancel ' .. id .. ' ' .. record.k)
 else
-  if record.s == 'Q' and band(record) and record.e then ack(record.p, record.e) end
+  if record.s == 'Q' then ack(band(record), entry_of(record)) end
   flush_acks()
   if SCHEDULED[record.s] then redis.call('ZREM', SCHEDULED[record.s], id) end
   settle(id, record, 'C', now, nil, 'm', reason ~= '' and reason or 'cancelled')

@@ -21,7 +21,7 @@ if earlier then
   for id in string.gmatch(earlier, '%S+') do
     local record = read(id)
     if record.s == 'R' and record.k == token then
-      redis.pcall('XCLAIM', STREAM .. record.p, 'workers', worker, 0, record.e, 'IDLE', 0, 'JUSTID')
+      redis.pcall('XCLAIM', STREAM .. (band(record) or 5), 'workers', worker, 0, record.e, 'IDLE', 0, 'JUSTID')
       reply[#reply + 1] = describe(id, record)
     end
   end
@@ -50,7 +50,7 @@ end
 local reply, claimed = {'TASKS'}, {}
 
 local function start(id, record, entry)
-  record.a, record.f = (record.a or 0) + 1, (record.f or 0) + 1
+  record.a, record.f = number(record.a) + 1, number(record.f) + 1
   record.b, record.l, record.k = whole(now), whole(lease_ms), token
   set(id, 's', 'R', 'a', record.a, 'f', record.f, 'k', token, 'w', worker, 'b', record.b, 'l', record.l)
   -- Since when it was blocked stays until an outcome: its worker may find that it cannot run it either.
@@ -66,8 +66,8 @@ local function take(priority, entry, id)
   local record = id and read(id) or {}
   if record.s == 'R' and record.e == entry then return end
   if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
-  local why = obstacle(record)
-  if not why and not (record.z and tonumber(record.z) <= now and not record.a) then return start(id, record, entry) end
+  local why, expires = obstacle(record), tonumber(record.z)
+  if not why and not (expires and expires <= now and not record.a) then return start(id, record, entry) end
   ack(priority, entry)
   flush_acks()
   if why then block(id, record, now, why, grace_ms) else settle(id, record, 'E', now) end

@@ -1,4 +1,5 @@
--- discard: forget a task that ended without success: its dead letter, record, payload and history.
+-- discard: forget a task that ended without success: its dead letter, record, payload and history. One whose
+-- state cannot be read can be discarded too.
 --
 -- Its idempotency key lives on for its own time, so that a late duplicate still starts nothing.
 --
@@ -12,13 +13,14 @@ if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
-if not FINAL[record.s] or record.s == 'S' then return 'invalid:' .. STATUS[record.s] end
+local is_readable = STATUS[record.s] ~= 'unreadable'
+if is_readable and (not FINAL[record.s] or record.s == 'S') then return 'invalid:' .. STATUS[record.s] end
 local bad = damaged(settle_keys())
 if bad then return bad end
 
 local now = now_ms()
-redis.call('ZREM', index_key(record.s), id)
-if record.E then redis.call('XDEL', DEAD, record.E) end
+if is_readable then redis.call('ZREM', index_key(record.s), id) end
+if letter_of(record) then redis.call('XDEL', DEAD, record.E) end
 delete_task(id)
 count(record.t or '_other', 'discarded')
 remember(request, 'discarded')

@@ -63,7 +63,7 @@ local function wait_or_go(id, record, token, delay, ...)
   if record.O ~= 'r' then resets = {'n', 0, 'y', 0} end
   local fields = {'j', token, 'k', '', ...}
   for _, field in ipairs(resets) do fields[#fields + 1] = field end
-  if delay > 0 then park(id, RETRY, 'T', now + delay, unpack(fields)) else push(id, record.p, unpack(fields)) end
+  if delay > 0 then park(id, RETRY, 'T', now + delay, unpack(fields)) else push(id, band(record), unpack(fields)) end
 end
 
 function apply.Y(id, record, delay, word, _, body)
@@ -74,19 +74,19 @@ function apply.Y(id, record, delay, word, _, body)
   event('TASK_RETRY_SCHEDULED', id, record, word)
 end
 
-function apply.Z(id, record, delay) wait_or_go(id, record, record.k, tonumber(delay), 'a', record.a - 1) end
+function apply.Z(id, record, delay) wait_or_go(id, record, record.k, tonumber(delay), 'a', number(record.a) - 1) end
 
 function apply.L(id, record)
-  push(id, record.p, 'j', record.k, 'k', '', 'a', record.a - 1, 'n', (record.n or 0) + 1)
+  push(id, band(record), 'j', record.k, 'k', '', 'a', number(record.a) - 1, 'n', number(record.n) + 1)
 end
 
 function apply.B(id, record, _, word)
-  set(id, 'j', record.k, 'k', '', 'a', record.a - 1)
-  record.a = record.a - 1
+  set(id, 'j', record.k, 'k', '', 'a', number(record.a) - 1)
+  record.a = number(record.a) - 1
   block(id, record, now, word, grace_ms)
 end
 
-for _, item in ipairs(accepted) do ack(item.record.p, item.record.e) end
+for _, item in ipairs(accepted) do ack(band(item.record), entry_of(item.record)) end
 flush_acks()
 for _, item in ipairs(accepted) do
   local verb = ARGV[item.at + 2]

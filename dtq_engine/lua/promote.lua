@@ -19,7 +19,8 @@ if bad then return bad end
 
 local function release(id, record, state)
   if record.s ~= state then return end
-  if record.z and tonumber(record.z) <= now and not record.b and not is_newer(record) then return settle(id, record, 'E', now) end
+  local expires = tonumber(record.z)
+  if expires and expires <= now and not record.b and not is_newer(record) then return settle(id, record, 'E', now) end
   push(id, band(record) or 5)
   if state == 'T' then event('TASK_RETRIED', id, record) end
 end

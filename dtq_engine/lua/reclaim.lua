@@ -15,13 +15,14 @@ local resumed = pulse(real)
 local priority, from, page = tonumber(ARGV[4]), ARGV[5], 100
 local stream = STREAM .. priority
 local reply = {}
+local LONGEST_LEASE = 86400000  -- the setting's bound: a damaged record must not be held for ever
 
 local function fence(id, record)
   if record.O ~= 'r' then
-    record.n, record.y = (record.n or 0) + 1, (record.y or 0) + 1
+    record.n, record.y = number(record.n) + 1, number(record.y) + 1
     count(record.t or '_other', 'lease_expired')
   end
-  record.f = (record.f or 0) + 1
+  record.f = number(record.f) + 1
   set(id, 'k', token, 'O', 'r', 'l', 10000, 'n', record.n or 0, 'y', record.y or 0, 'f', record.f)
   redis.call('XCLAIM', stream, 'workers', reaper, 0, record.e, 'IDLE', 0, 'JUSTID')
   reply[#reply + 1] = describe(id, record)
@@ -34,7 +35,7 @@ local function consider(entry, idle)
   -- Time that Redis itself was away does not count against a worker.
   if resumed > 0 then idle = math.min(idle, real - resumed) end
   if record.s == 'R' and record.e == entry then
-    if idle >= (tonumber(record.l) or 0) then fence(id, record) end
+    if idle >= math.min(number(record.l), LONGEST_LEASE) then fence(id, record) end
   elseif record.s == 'Q' and record.e == entry then
     if idle >= unstarted_ms then
       ack(priority, entry)

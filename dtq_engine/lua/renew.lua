@@ -21,9 +21,9 @@ for at = 3, #ARGV, 3 do
   local id, position = ARGV[at], (at - 3) / 3 + 1
   local record = read(id)
   if owns(record, ARGV[at + 1], ARGV[at + 2]) then
-    local stream = STREAM .. record.p
+    local stream = STREAM .. (band(record) or 5)
     renewals[stream] = renewals[stream] or {}
-    table.insert(renewals[stream], {id = id, entry = record.e})
+    table.insert(renewals[stream], {id = id, entry = entry_of(record)})
     if record.x then cancel[#cancel + 1] = position end
   else
     lost[#lost + 1] = position

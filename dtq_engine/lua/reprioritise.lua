@@ -16,7 +16,7 @@ if bad then return bad end
 
 local now = now_ms()
 if record.s == 'Q' and record.p ~= priority then
-  if band(record) and record.e then ack(record.p, record.e) end
+  ack(band(record), entry_of(record))
   flush_acks()
   push(id, priority, 'p', priority)
 else

@@ -23,12 +23,12 @@ end
 
 local now = now_ms()
 redis.call('PERSIST', TASK .. id)
-for letter in string.gmatch(record.S or '', '.') do redis.call('PERSIST', satellite(letter, id)) end
+for letter in satellites_of(record) do redis.call('PERSIST', satellite(letter, id)) end
 if holder then redis.call('SET', idempotency_key(record.i), print .. ' ' .. id .. ' L') end
 redis.call('ZREM', index_key(record.s), id)
-if record.E then redis.call('XDEL', DEAD, record.E) end
+if letter_of(record) then redis.call('XDEL', DEAD, record.E) end
 redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'l', 'w', 'b', 'k', 'n', 'y', 'a')
-push(id, priority, 'P', (record.P or 0) + (record.a or 0), 'j', record.k or '')
+push(id, priority, 'P', number(record.P) + number(record.a), 'j', record.k or '')
 count(record.t or '_other', 'requeued')
 event('TASK_QUEUED', id, {t = record.t}, 'requeued')
 remember(request, 'requeued')

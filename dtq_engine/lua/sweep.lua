@@ -34,27 +34,29 @@ end
 local mend = {}
 
 function mend.Q(id, record)
-  local stream = STREAM .. record.p
-  local there = record.e and record.e ~= '' and #redis.call('XRANGE', stream, record.e, record.e) > 0
-  if there and (is_pending(stream, record.e) or not was_delivered(stream, record.e)) then return end
+  local priority, entry = band(record) or 5, entry_of(record)
+  local stream = STREAM .. priority
+  local there = #redis.call('XRANGE', stream, entry, entry) > 0
+  if there and (is_pending(stream, entry) or not was_delivered(stream, entry)) then return end
   if there then
-    ack(record.p, record.e)
+    ack(priority, entry)
     flush_acks()
   end
-  push(id, record.p)
+  push(id, priority)
   repaired('delivery')
 end
 
 -- The lease is renewed by a living worker, else it runs out and a reaper decides.
 function mend.R(id, record)
-  local stream = STREAM .. record.p
+  local stream, entry = STREAM .. (band(record) or 5), entry_of(record)
   redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
-  if is_pending(stream, record.e) and #redis.call('XRANGE', stream, record.e, record.e) > 0 then return end
-  if #redis.call('XRANGE', stream, record.e, record.e) == 0 then
-    record.e = redis.call('XADD', stream, '*', 'i', id)
-    set(id, 'e', record.e)
+  local there = #redis.call('XRANGE', stream, entry, entry) > 0
+  if there and is_pending(stream, entry) then return end
+  if not there then
+    entry = redis.call('XADD', stream, '*', 'i', id)
+    set(id, 'e', entry)
   end
-  redis.call('XCLAIM', stream, 'workers', record.w or 'sweep', 0, record.e, 'IDLE', 0, 'FORCE', 'JUSTID')
+  redis.call('XCLAIM', stream, 'workers', record.w or 'sweep', 0, entry, 'IDLE', 0, 'FORCE', 'JUSTID')
   repaired('lease')
 end
 
@@ -72,7 +74,7 @@ local function mend_end(id, record)
     redis.call('ZADD', index_key(record.s), whole(at), id)
     repaired('index')
   end
-  if record.s == 'D' and not (record.E and #redis.call('XRANGE', DEAD, record.E, record.E) > 0) then
+  if record.s == 'D' and not (letter_of(record) and #redis.call('XRANGE', DEAD, record.E, record.E) > 0) then
     add_letter(id, record, now, record.m or 'unknown', '')
     repaired('dead_letter')
   end
@@ -97,11 +99,11 @@ local last_id = 2 + ARGV[2]
 for i = 3, last_id do
   local record = read(ARGV[i])
   if not record.s then drop_members(ARGV[i])
-  elseif mend[record.s] and band(record) and not is_newer(record) then mend[record.s](ARGV[i], record) end
+  elseif mend[record.s] and not is_newer(record) then mend[record.s](ARGV[i], record) end
 end
 for i = last_id + 1, #ARGV do
   local key = idempotency_key(ARGV[i])
-  local id = string.match(redis.call('GET', key) or '', '^%S+ (%S+) L$')
+  local id = string.match(text(key) or '', '^%S+ (%S+) L$')
   if id and redis.call('EXISTS', TASK .. id) == 0 then
     redis.call('DEL', key)
     repaired('idempotency_key')

@@ -13,7 +13,6 @@ class Sweep:
 
     def __init__(self, base: Base) -> None:
         self._base = base
-        self._client = base.connection.client
         self._walk: Iterator[dict[str, int]] | None = None
 
     def step(self) -> dict[str, int] | None:
@@ -74,20 +73,13 @@ class Sweep:
 
     def _scan(self, pattern: str) -> Iterator[list[bytes]]:
         """All keys that match, in parts, on every node."""
-        if not self._base.connection.is_cluster:
+        for node in self._base.connection.nodes():
             cursor: Any = 0
             while True:
-                cursor, names = self._base.connection.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+                cursor, names = node.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
                 yield names
                 if int(cursor) == 0:
-                    return
-        found: list[bytes] = []
-        for name in self._client.scan_iter(match=pattern, count=1000):
-            found.append(name)
-            if len(found) == IDS_PER_CALL:
-                yield found
-                found = []
-        yield found
+                    break
 
 
 def _by_queue(names: Sequence[bytes], start: str) -> dict[str, list[bytes]]:

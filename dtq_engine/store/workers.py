@@ -27,9 +27,12 @@ class Workers:
         self.list_queue(queue)
         self._base.run("register", queue)
 
-    def announce(self, queues: Sequence[str], types: Sequence[str]) -> str:
-        """Publish which task types this build knows, for five minutes; the digest to claim under."""
-        digest = hashlib.sha256("\n".join(sorted(types)).encode()).hexdigest()[:16]
+    def announce(self, queues: Sequence[str], types: Sequence[str], *, build: str = "") -> str:
+        """Publish which task types this build knows, for five minutes; the digest to claim under.
+
+        `build` tells builds apart that know the same types with other parameters.
+        """
+        digest = hashlib.sha256("\n".join([*sorted(types), build]).encode()).hexdigest()[:16]
         for queue in queues:
             self._base.run("announce", queue, digest, TYPES_TTL_MS, *types)
         return digest

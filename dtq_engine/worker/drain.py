@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from dtq_engine import crash
 from dtq_engine.errors import DtqError
 from dtq_engine.worker import outcomes
 from dtq_engine.worker.execution import Cause
@@ -15,9 +16,9 @@ log = logging.getLogger("dtq.worker")
 LOOK_S = 0.1
 HALT_S = 0.3
 HALT_MOST_S = 2.0
-# The rest of the second that a worker has after its drain time.
+# A worker has a second after its drain time. The first two count from there, the last two follow one by one.
 UNWIND_S = 0.25
-LAST_CALL_S = 0.3
+LAST_CALL_S = 0.6
 GOODBYE_S = 0.15
 END_S = 0.15
 
@@ -38,6 +39,7 @@ class Drain:
         """Leave."""
         deadline = time.monotonic() + self._timeout_s
         self._stop_taking()
+        crash.at("in-drain")
         if not self._wait_for_handlers(deadline):
             self._give_back()
         self._say_goodbye()
@@ -62,7 +64,7 @@ class Drain:
 
     def _give_back(self) -> None:
         """Cancel async handlers, then end whatever is left, as the last call."""
-        inflight = self._parts.inflight
+        inflight, begun = self._parts.inflight, time.monotonic()
         on_loop = [execution for execution in inflight.running() if execution.handler.is_async]
         for execution in on_loop:
             self._parts.executor.interrupt(execution.key, Cause.SHUTDOWN)
@@ -73,7 +75,7 @@ class Drain:
             inflight.settle(execution, outcomes.verdict(execution, outcomes.shut_down(execution)))
         if left:
             log.warning("gave back %d tasks that were still running", len(left))
-        if not inflight.wait_until_empty(LAST_CALL_S):
+        if not inflight.wait_until_empty(begun + LAST_CALL_S - time.monotonic()):
             log.error("Redis did not answer in time: %d tasks come back when their leases expire", inflight.taken)
 
     def _end_loops(self) -> None:

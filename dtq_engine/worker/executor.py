@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from dtq_engine import crash
 from dtq_engine.errors import InvalidTask, NotJson, PermanentError
 from dtq_engine.model import Block, Claim, Outcome, TimedOut
 from dtq_engine.registry import Registry
@@ -15,10 +16,6 @@ from dtq_engine.worker.event_loop import EventLoop
 from dtq_engine.worker.execution import Cause, Execution, Key
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.pool import Pool
-
-
-class BadPayload(PermanentError):
-    """Raised when a payload does not fit the parameters of its handler."""
 
 
 class BadResult(PermanentError):
@@ -111,10 +108,11 @@ class Executor:
         return () if execution.context is None else (execution.context,)
 
     def _arguments(self, execution: Execution) -> dict[str, Any]:
+        crash.at("before-handler")
         try:
             return execution.handler.bind_payload(execution.claim.payload)
         except (InvalidTask, NotJson) as error:
-            raise BadPayload(f"the payload does not fit the task {execution.claim.type}: {error}") from error
+            raise outcomes.BadPayload(f"the payload does not fit the task {execution.claim.type}: {error}") from error
 
     def _returned(self, execution: Execution, value: object) -> Outcome:
         try:

@@ -4,10 +4,23 @@ import logging
 import random
 from queue import Empty
 
+from dtq_engine import crash
 from dtq_engine.errors import RedisUnavailable
-from dtq_engine.model import Block, Claim, DeadLetter, LeaseExpired, Outcome, Reschedule, Settled, Succeed, Transition
+from dtq_engine.model import (
+    Block,
+    Claim,
+    DeadLetter,
+    LeaseExpired,
+    Misfit,
+    Outcome,
+    Reschedule,
+    Settled,
+    Succeed,
+    Transition,
+)
 from dtq_engine.policy import decide
 from dtq_engine.store import Store
+from dtq_engine.worker.fleet import Fleet
 from dtq_engine.worker.inflight import Ended, InFlight
 from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.loop import Loop
@@ -24,8 +37,9 @@ class Finalizer(Loop):
 
     name = "finalize"
 
-    def __init__(self, store: Store, inflight: InFlight, outage: Outage, max_lease_expiries: int) -> None:
+    def __init__(self, store: Store, inflight: InFlight, fleet: Fleet, outage: Outage, max_lease_expiries: int) -> None:
         super().__init__(outage)
+        self._fleet = fleet
         self._store = store
         self._inflight = inflight
         self._max_lease_expiries = max_lease_expiries
@@ -38,7 +52,9 @@ class Finalizer(Loop):
             return
         # A lost lease is a reaper's to judge, so nothing is sent about it.
         mine = [ended for ended in self._batch if not isinstance(ended[1], LeaseExpired)]
+        crash.at("before-finalize")
         self._send([(claim, self._decide(claim, outcome)) for claim, outcome in mine])
+        crash.at("after-finalize")
         self._let_go(len(self._batch))
 
     def stop(self) -> None:
@@ -63,6 +79,9 @@ class Finalizer(Loop):
     def _decide(self, claim: Claim, outcome: Outcome | Block) -> Transition:
         if isinstance(outcome, Block):
             return outcome
+        if isinstance(outcome, Misfit) and self._fleet.disagrees_on(claim.type):
+            # A release is being rolled out: a payload that this build cannot read may be another's.
+            return Block(f"payload_misfit:{claim.type}")
         return decide(claim, outcome, luck=random.uniform(-1, 1), max_lease_expiries=self._max_lease_expiries)
 
     def _send(self, items: list[tuple[Claim, Transition]]) -> None:

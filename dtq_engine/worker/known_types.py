@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dtq_engine.store import Store
 
@@ -13,10 +13,10 @@ REFRESH_S = 60.0
 class KnownTypes:
     """The worker's type set: published before the first claim, again each minute, and when Redis has lost it."""
 
-    def __init__(self, store: Store, queues: Sequence[str], types: Sequence[str]) -> None:
+    def __init__(self, store: Store, queues: Sequence[str], schemas: Mapping[str, str]) -> None:
         self._store = store
         self._queues = queues
-        self._types = types
+        self._schemas = schemas
         self._digest = ""
         self._announced_at = -math.inf
         self._announcing = threading.Lock()
@@ -33,7 +33,7 @@ class KnownTypes:
         with self._announcing:
             for queue in self._queues if not self._digest else ():
                 self._store.workers.register_queue(queue)
-            self._digest = self._store.workers.announce(self._queues, self._types)
+            self._digest = self._store.workers.announce(self._queues, tuple(self._schemas), build=str(self._schemas))
             self._announced_at = time.monotonic()
 
     def refresh(self) -> None:

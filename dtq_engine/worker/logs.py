@@ -6,6 +6,7 @@ import time
 
 from dtq_engine import codec
 from dtq_engine.config import Settings
+from dtq_engine.harmless import safe
 from dtq_engine.model import Claim
 
 FACTS = ("task_id", "task_type", "queue", "attempt")
@@ -29,12 +30,14 @@ def configure(settings: Settings) -> None:
 
 
 class TextLines(logging.Formatter):
-    """`2026-10-01T12:00:00.000Z WARNING message`."""
+    """`2026-10-01T12:00:00.000Z WARNING message`; further lines of it are marked, so that none can be forged."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, with the traceback of an error after it."""
-        head = f"{_instant(record)} {record.levelname:<7} {record.getMessage()}"
-        return head + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+        text = f"{_instant(record)} {record.levelname:<7} {record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return safe(text, keep="\n").replace("\n", "\n  | ")
 
 
 class JsonLines(logging.Formatter):
@@ -46,11 +49,11 @@ class JsonLines(logging.Formatter):
             "ts": _instant(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": safe(record.getMessage(), keep="\n"),
             **{name: value for name in FACTS if (value := getattr(record, name, None)) is not None},
         }
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = safe(self.formatException(record.exc_info), keep="\n")
         return codec.write(line).decode()
 
 

@@ -8,6 +8,9 @@ from dtq_engine.errors import RedisUnavailable
 
 log = logging.getLogger("dtq.worker")
 
+# A heartbeat that failed is tried again up to 1.5 s later; short leases wait for that one too.
+HOLD_LEAST_S = 2.0
+
 
 class Outage:
     """What this worker knows of times without Redis; shared by its loops.
@@ -31,14 +34,18 @@ class Outage:
             log.warning("Redis is unavailable and will be tried again until it answers: %s", error)
 
     def ended(self) -> None:
-        """Redis answered."""
+        """Redis answered a heartbeat; the hold-off counts from here, for no lease could be renewed until now."""
         since, self._since = self._since, None
         if since is not None:
+            self._hold_off()
             log.warning("Redis is back after %.1f s", self._clock() - since)
 
     def saw_server(self, run_id: str, uptime_s: float) -> None:
-        """Take notice of which server answers: a restarted one, or another after a failover, has been away."""
-        if self._run_id not in {"", run_id} or uptime_s < self._visibility_s:
+        """Take notice of which server answers: a restarted one, or another after a failover, has been away.
+
+        One that answers before the first heartbeat after an outage has only just come back.
+        """
+        if self._since is not None or self._run_id not in {"", run_id} or uptime_s < self._visibility_s:
             self._hold_off()
         self._run_id = run_id
 
@@ -48,4 +55,4 @@ class Outage:
         return self._clock() >= self._hold_until
 
     def _hold_off(self) -> None:
-        self._hold_until = self._clock() + self._visibility_s
+        self._hold_until = self._clock() + max(self._visibility_s, HOLD_LEAST_S)

@@ -12,6 +12,7 @@ from dtq_engine.model import (
     AttemptError,
     Claim,
     LeaseExpired,
+    Misfit,
     Outcome,
     Raised,
     Returned,
@@ -24,6 +25,10 @@ from dtq_engine.worker.execution import Cause, Execution
 MAX_DELAY_S = 10 * 365 * 86_400
 PREVIEW_BYTES = 1024
 NOTHING = Returned(None)
+
+
+class BadPayload(PermanentError):
+    """Raised when a payload does not fit the parameters of its handler."""
 
 
 def returned(claim: Claim, value: bytes | None, max_bytes: int) -> Returned:
@@ -44,6 +49,8 @@ def raised(execution: Execution, error: BaseException) -> Outcome:
             return AskedSnooze(delay_ms)
         case asyncio.CancelledError() if execution.cause is not None:
             return gave_way(execution, execution.cause)
+        case BadPayload():
+            return Misfit(attempt_error(execution, error))
         case _:
             permanent = isinstance(error, (PermanentError, *execution.handler.permanent))
             return Raised(attempt_error(execution, error), permanent=permanent)

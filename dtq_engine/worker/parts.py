@@ -12,6 +12,7 @@ from dtq_engine.store import Store
 from dtq_engine.worker.control import Control
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.finalize import Finalizer
+from dtq_engine.worker.fleet import Fleet
 from dtq_engine.worker.heartbeat import Heartbeat
 from dtq_engine.worker.housekeeper import Housekeeper
 from dtq_engine.worker.inflight import InFlight
@@ -46,13 +47,14 @@ class Parts:
         self.waiting = connect(settings)
         self.store = Store(self.connection, settings)
         self.outage = Outage(settings.visibility_timeout_s)
-        self.types = KnownTypes(self.store, settings.worker_queues, registry.types())
+        self.types = KnownTypes(self.store, settings.worker_queues, registry.schemas())
+        self.fleet = Fleet(self.store.workers.list, registry.schemas())
         self.inflight = InFlight(settings.worker_concurrency)
         self.executor = Executor(registry, self.inflight, settings.result_max_bytes)
         self.scheduler = Scheduler(self.store, self.outage)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
         self.housekeeper = Housekeeper(self.scheduler, self.store, self.outage)
-        self.finalizer = Finalizer(self.store, self.inflight, self.outage, settings.max_lease_expiries)
+        self.finalizer = self._make_finalizer()
         self.watchdog = self._make_watchdog(give_up)
         self.heartbeat = self._make_heartbeat(describe)
         self.control = self._make_control(worker_id)
@@ -78,6 +80,9 @@ class Parts:
             served = {queue for info in self.store.workers.list() for queue in info.queues}
             served.update(self._settings.worker_queues)
             yield from (queue for queue in self.scheduler.queues if queue not in served)
+
+    def _make_finalizer(self) -> Finalizer:
+        return Finalizer(self.store, self.inflight, self.fleet, self.outage, self._settings.max_lease_expiries)
 
     def _make_watchdog(self, give_up: Callable[[str], None]) -> Watchdog:
         return Watchdog(

@@ -3,7 +3,9 @@
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from dtq_engine import crash
 from dtq_engine.connection import Connection
 from dtq_engine.errors import RedisUnavailable
 from dtq_engine.ids import new_token
@@ -19,6 +21,7 @@ FULL_BATCH = 25
 BLOCK_S = 5.0
 ROOM_S = 1.0
 PATIENCE_S = 0.002
+RECOVER_S = 0.3
 
 
 class Poll(Loop):
@@ -71,7 +74,14 @@ class Poll(Loop):
     def halt(self, timeout_s: float) -> None:
         """Claim no more from now on; a claim under way is waited for, so that what it brings is known."""
         self.stop()
-        if self._claiming.acquire(timeout=max(0.0, timeout_s)):
+        if not self._claiming.acquire(timeout=max(0.0, timeout_s)):
+            return
+        try:
+            # In a thread of its own, because Redis may be away and nobody can wait for it now.
+            recovery = threading.Thread(target=self._recover, name="dtq-recover", daemon=True)
+            recovery.start()
+            recovery.join(RECOVER_S)
+        finally:
             self._claiming.release()
 
     def finish(self) -> None:
@@ -123,6 +133,7 @@ class Poll(Loop):
     def _ask(self, queue: str, token: str, limit: int) -> ClaimReply:
         """Claim; without an answer the same is asked again next time, for what it claimed runs under its token."""
         self._unanswered = (queue, token, limit)
+        crash.at("before-claim")
         try:
             reply = self._store.leases.claim(
                 queue, worker=self._worker_id, token=token, limit=limit, types_digest=self._types.digest
@@ -130,8 +141,16 @@ class Poll(Loop):
         except RedisUnavailable:
             self._hot.update(self._queues.values())
             raise
+        crash.at("after-claim")
         self._unanswered = None
         return reply
+
+    def _recover(self) -> None:
+        """Take in what a claim without an answer may have brought: given back, it burns no attempt."""
+        if self._unanswered is not None:
+            queue, token, _ = self._unanswered
+            with suppress(RedisUnavailable):
+                self._run_claims(self._ask(queue, token, 0).claims)
 
     def _give_tokens_back(self) -> None:
         for queue in list(self._tokens):

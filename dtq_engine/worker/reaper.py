@@ -4,6 +4,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
+from dtq_engine import crash
 from dtq_engine.errors import ClaimLost, DtqError, RedisUnavailable
 from dtq_engine.ids import new_token
 from dtq_engine.model import Claim
@@ -70,6 +71,7 @@ class Reaper(Loop):
             self._settle(claims)
 
     def _settle(self, claims: Sequence[Claim]) -> None:
+        crash.at("reclaim-undecided")
         failures = self._judged(claims)
         items = [
             (claim, decide(claim, failure, luck=random.uniform(-1, 1), max_lease_expiries=self._max_lease_expiries))

@@ -7,6 +7,7 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 
+from dtq_engine import crash
 from dtq_engine.connection import Connection
 from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.ids import new_token
@@ -16,7 +17,7 @@ from dtq_engine.worker.outage import Outage
 
 log = logging.getLogger("dtq.worker")
 
-LOCK_MS = 10_000
+LOCK_MS = 3_000
 REFRESH_S = 1.0
 LOOK_S = 3.0
 
@@ -95,6 +96,7 @@ class Scheduler(Loop):
             elif not self._leading.is_set():
                 log.info("leads the schedules from now on")
                 self._looked_at = -math.inf
+                crash.at("leading")
         return leads
 
     def _look_around(self) -> None:
@@ -123,6 +125,8 @@ class Scheduler(Loop):
         except DtqError as error:
             log.error("cannot promote the queue %s: %s", queue, error)
             return time.monotonic() + LOOK_S
+        if promotion.moved:
+            crash.at("after-promote")
         next_due_in_ms = promotion.next_due_in_ms
         return time.monotonic() + (LOOK_S if next_due_in_ms is None else next_due_in_ms / 1000)
 

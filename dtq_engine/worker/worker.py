@@ -35,6 +35,7 @@ class Worker:
         self.id = settings.worker_id or _new_id()
         self._settings = settings
         self._types = app.registry.types()
+        self._schemas = app.registry.schemas()
         self.parts = Parts(
             worker_id=self.id,
             registry=app.registry,
@@ -103,6 +104,7 @@ class Worker:
             state="draining" if self._leaving else "running",
             started_ms=self._started_ms,
             seen_ms=self.parts.store.now_ms(),
+            schemas=self._schemas,
         )
 
     def _introduce(self) -> ServerFacts:
@@ -110,8 +112,21 @@ class Worker:
         checks.check_server(server, self._settings)
         self._started_ms = self.parts.store.now_ms()
         self.parts.types.announce()
+        self._look_for_namesakes()
         self.parts.heartbeat.step()
         return server
+
+    def _look_for_namesakes(self) -> None:
+        # Refusing would keep a killed worker from coming back under its name before its entry is gone.
+        me = self.describe()
+        for info in self.parts.store.workers.list():
+            if info.id == self.id and (info.host, info.pid) != (me.host, me.pid):
+                log.warning(
+                    "another worker is called %s (host %s, process %d): give each its own DTQ_WORKER_ID",
+                    info.id,
+                    info.host,
+                    info.pid,
+                )
 
     def _live(self) -> None:
         self._orders.get()

@@ -83,7 +83,7 @@ def test_without_annotation_an_argument_is_any_json_and_nothing_else(app):
     @app.task("notes.keep")
     def keep(note): ...
 
-    with pytest.raises(InvalidTask, match="note is a set, which JSON has no form for"):
+    with pytest.raises(InvalidTask, match="note is of type set, which JSON has no form for"):
         keep.submit({1, 2, 3})
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -16,12 +17,14 @@ import pytest
 from dtq_engine import NewTask, RetryPolicy, Settings, Store, submission
 from dtq_engine.cli import bulk
 from dtq_engine.cli.root import run
-from dtq_engine.model import Cancel, DeadLetter, Succeed
+from dtq_engine.model import AttemptError, Cancel, DeadLetter, Succeed
 from tests.store.hand import Hand, error
 from tests.support.environ import environ_of
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+NO_SPACE = "Error: reading or writing failed, and what was done before stays done: No space left on device."
+AS_GIVEN = "Submitted as given; with --app MODULE:APP the handler's own options and checks are applied.\n"
 HANDLERS = """
 from dtq_engine import Dtq
 app = Dtq()
@@ -73,7 +76,7 @@ def dtq(settings, monkeypatch, capsys) -> Callable[..., Ran]:
 
 def test_submit_prints_the_id_alone_on_stdout(dtq, store):
     ran = dtq("submit", "mail", "to=ann", "n=3")
-    assert (ran.code, ran.err) == (0, "It waits in queue default.\n")
+    assert (ran.code, ran.err) == (0, f"{AS_GIVEN}It waits in queue default.\n")
     assert store.inspect.get(ran.out.strip()).payload == b'{"to":"ann","n":3}'
 
 
@@ -82,7 +85,7 @@ def test_submit_takes_all_its_options(dtq, store):
         *("submit", "mail", '{"n": 1}', "--queue", "night", "--priority", "9", "--delay", "5m", "--id", "m-1"),
         *("--idempotency-key", "k", "--expires-in", "1d", "--timeout", "30s", "--max-attempts", "2"),
     )
-    assert (ran.code, ran.out, ran.err) == (0, "m-1\n", "It is delayed for 5m 00s, in queue night.\n")
+    assert (ran.code, ran.out, ran.err) == (0, "m-1\n", f"{AS_GIVEN}It is delayed for 5m 00s, in queue night.\n")
     task = store.inspect.get("m-1", queue="night")
     assert (task.priority, task.timeout_ms, task.retry.max_attempts, task.idempotency_key) == (9, 30_000, 2, "k")
     assert task.status == "pending"
@@ -96,6 +99,7 @@ def test_submit_with_json_prints_one_documented_value(dtq):
         "outcome": "new",
         "status": "queued",
         "error": None,
+        "warnings": [AS_GIVEN.strip()],
     }
 
 
@@ -135,6 +139,27 @@ def test_submit_uses_what_the_app_says_about_a_type(dtq, store, tmp_path, monkey
     assert "account_id" in wrong.err
 
 
+def test_a_type_that_the_app_does_not_know_is_accepted_with_a_warning(dtq, store, tmp_path, monkeypatch):
+    (tmp_path / "other_cli_handlers.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran = dtq("submit", "report.build", "--app", "other_cli_handlers:app")
+    assert store.inspect.get(ran.out.strip()).status == "queued"
+    warning = ran.err.splitlines()[0]
+    assert warning.startswith("Submitted as given: other_cli_handlers:app has no handler of report.build")
+    assert warning.endswith("did you mean reports.build?")
+    assert dtq("submit", "report.build", "--app", "other_cli_handlers:app", "--json").json["warnings"] == [warning]
+    known = dtq("submit", "reports.build", "account_id=7", "--app", "other_cli_handlers:app", "--json")
+    assert known.json["warnings"] == []
+
+
+def test_a_file_of_types_without_handlers_is_warned_of_once_and_with_json_line_by_line(dtq):
+    lines = b'{"type":"mail"}\n' * 3
+    assert dtq("submit", "--file", "-", stdin=lines).err.splitlines(keepends=True)[1:] == [AS_GIVEN]
+    told = dtq("submit", "--file", "-", "--json", stdin=lines)
+    assert [line["warnings"] for line in told.lines] == [[AS_GIVEN.strip()]] * 3
+    assert AS_GIVEN not in told.err
+
+
 def test_submit_wait_prints_the_result(dtq, store):
     hand = Hand(store)
 
@@ -146,7 +171,7 @@ def test_submit_wait_prints_the_result(dtq, store):
     worker.start()
     ran = dtq("submit", "mail", "--id", "m-1", "--wait", "10s")
     worker.join()
-    assert (ran.code, json.loads(ran.out), ran.err) == (0, {"sent": True}, "m-1\n")
+    assert (ran.code, json.loads(ran.out), ran.err) == (0, {"sent": True}, f"{AS_GIVEN}m-1\n")
 
 
 # submit --file
@@ -247,7 +272,7 @@ def test_status_of_several_tasks_is_a_table_and_missing_ones_are_exit_code_1(dtq
     hand.submit("m-1", "m-2")
     ran = dtq("status", "m-1", "nope", "m-2")
     assert (ran.code, len(ran.out.splitlines())) == (1, 3)
-    assert ran.err.startswith("Error: there is no task nope")
+    assert ran.err.startswith("Error: There is no task nope")
     shown = dtq("status", "m-1", "nope", "--json")
     assert (shown.code, shown.json["missing"], shown.json["tasks"][0]["status"]) == (1, ["nope"], "queued")
 
@@ -292,11 +317,51 @@ def test_list_filters_and_goes_on_by_cursor(dtq, hand):
     hand.submit("m-1", "m-2", "m-3")
     hand.submit("r-1", type="report")
     assert {task["id"] for task in dtq("list", "--type", "report", "--json").json["tasks"]} == {"r-1"}
-    assert dtq("list", "--status", "running", "--json").json == {"tasks": [], "cursor": None, "missing": []}
+    assert dtq("list", "--status", "running", "--json").json == {
+        "tasks": [],
+        "cursor": None,
+        "missing": [],
+        "complete": True,
+    }
     first = dtq("list", "--limit", "3", "--json").json
     rest = dtq("list", "--limit", "3", "--cursor", first["cursor"], "--json").json
     assert {task["id"] for task in first["tasks"] + rest["tasks"]} == {"m-1", "m-2", "m-3", "r-1"}
     assert rest["cursor"] is None
+
+
+def test_status_and_result_word_an_unknown_task_alike(dtq):
+    for options in ([], ["--queue", "night"]):
+        assert dtq("status", "nope", *options).err == dtq("result", "nope", *options).err
+
+
+def test_an_id_or_a_name_that_cannot_be_is_wrong_usage(dtq, hand):
+    hand.submit("m-1")
+    for command in (
+        *(["status", ""], ["result", "a b"], ["cancel", ""], ["dlq", "requeue", ""], ["dlq", "discard", "a b"]),
+        *(["list", "--queue", "A B"], ["list", "--type", ""], ["dlq", "list", "--queue", ""], ["queues", "A B"]),
+    ):
+        ran = dtq(*command)
+        assert (ran.code, ran.out, "cannot be" in ran.err) == (2, "", True), command
+
+
+def test_a_search_that_found_nothing_yet_is_told_from_one_that_ended(dtq, hand, monkeypatch):
+    hand.submit("m-1", "m-2", "m-3")
+    monkeypatch.setattr("dtq_engine.store.listing.ROW_BUDGET", 2)
+    ran = dtq("list", "--type", "report", "--limit", "1")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("None found so far among the tasks looked at; go on with --cursor ")
+    page = dtq("list", "--type", "report", "--limit", "1", "--json").json
+    assert (page["tasks"], page["complete"]) == ([], False)
+    rest = dtq("list", "--type", "report", "--limit", "1", "--cursor", ran.err.split()[-1])
+    assert rest.err == "No task matches.\n"
+
+
+def test_an_error_without_a_message_has_no_colon(dtq, hand):
+    hand.end(hand.start("m-1"), DeadLetter(AttemptError("KeyboardInterrupt", ""), "permanent"))
+    shown = [dtq(*command) for command in (["list"], ["status", "m-1"], ["result", "m-1"], ["dlq", "list"])]
+    for ran in shown:
+        assert "KeyboardInterrupt" in ran.out + ran.err
+        assert "KeyboardInterrupt:" not in ran.out + ran.err
 
 
 def test_list_is_a_table_with_times_from_now(dtq, hand):
@@ -365,8 +430,9 @@ def test_a_queue_is_paused_and_resumed(dtq, hand):
 def test_a_queue_that_does_not_exist_is_not_paused(dtq, hand):
     hand.submit("m-1")
     ran = dtq("pause", "defualt")
-    assert ran.code == 2
-    assert "did you mean default?" in ran.err
+    assert (ran.code, ran.err) == (1, "Error: There is no queue defualt; did you mean default?\n")
+    assert [dtq(verb, "nope").code for verb in ("queues", "resume")] == [1, 1]
+    assert dtq("queues", "nope", "--json").json["error"]["code"] == "QueueNotFound"
 
 
 def test_no_queue_yet_is_no_error(dtq):
@@ -452,6 +518,57 @@ def test_a_reader_that_leaves_early_causes_no_noise(settings, hand):
     assert (err, listing.returncode) == ("", 1)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_sentence_and_exit_code_2(settings, hand):
+    hand.submit("m-1")
+    for command in (["list"], ["list", "--json"], ["--help"], ["pause", "nope", "--json"]):
+        with Path("/dev/full").open("w") as full:
+            ran = dtq_process(settings, *command, stdout=full)
+            _, err = ran.communicate(timeout=20)
+        assert (ran.returncode, err.splitlines()[-1:]) == (2, [NO_SPACE]), command
+    with Path("/dev/full").open("w") as full:
+        ran = dtq_process(settings, "status", "nope", stderr=full)
+        assert ran.communicate(timeout=20)[0] == ""
+    assert ran.returncode == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_fault(settings, hand, closed):
+    hand.submit("m-1")
+    for command, codes in (("list", [0]), ("queues --json", [0]), ("status nope", [1])):
+        ran = shell(settings, f"{command} {closed}")
+        assert (ran.returncode in codes, "not expected" in ran.stderr) == (True, False), command
+        assert len(ran.stderr.splitlines()) <= 1
+
+
+def test_a_closed_standard_input_cannot_be_submitted(settings, hand):
+    ran = shell(settings, "submit --file - <&-")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "Error: standard input is closed: name a file, or send the lines through a pipe.\n"
+
+
+def shell(settings, command: str) -> "subprocess.CompletedProcess[str]":
+    """Run `dtq` with the redirections of a shell."""
+    line = f"{shlex.quote(sys.executable)} -m dtq_engine.cli {command}"
+    return subprocess.run(
+        line, shell=True, env=environ_of(settings), cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+@pytest.mark.parametrize("command", [["list"], ["queues"], ["dlq", "list"]])
+def test_tables_fit_the_terminal_and_are_whole_elsewhere(settings, hand, command):
+    hand.digest = hand.store.workers.announce(["default"], ["reports.of.the.month.build"])
+    for number in range(3):
+        hand.end(
+            hand.start(f"01K8ME0V9VJ3X0D1M2Q6ZB7C5{number}", type="reports.of.the.month.build"),
+            DeadLetter(error("it did not work for a long and winding reason"), "max_attempts"),
+        )
+    for columns in (60, 80):
+        lines = on_a_terminal(settings, {"NO_COLOR": "1", "COLUMNS": str(columns)}, command).splitlines()
+        assert max(map(len, lines[:2])) <= columns
+    assert "…" not in dtq_process(settings, *command).communicate(timeout=20)[0]
+
+
 def test_colours_are_only_for_terminals_and_not_with_no_color(settings, hand):
     hand.end(hand.start("m-1"))
     plain = dtq_process(settings, "list").communicate(timeout=20)[0]
@@ -460,10 +577,10 @@ def test_colours_are_only_for_terminals_and_not_with_no_color(settings, hand):
     assert "\x1b[" not in on_a_terminal(settings, {"NO_COLOR": "1"})
 
 
-def on_a_terminal(settings, environ: dict[str, str]) -> str:
-    """What `dtq list` prints on a terminal."""
+def on_a_terminal(settings, environ: dict[str, str], arguments: Sequence[str] = ("list",)) -> str:
+    """What `dtq list`, or another command, prints on a terminal."""
     terminal, end = os.openpty()
-    command = [sys.executable, "-m", "dtq_engine.cli", "list"]
+    command = [sys.executable, "-m", "dtq_engine.cli", *arguments]
     subprocess.run(command, env=environ_of(settings) | environ, cwd=ROOT, stdout=end, check=True, timeout=20)
     os.close(end)
     shown = os.read(terminal, 100_000).decode()

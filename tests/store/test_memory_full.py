@@ -72,6 +72,7 @@ def test_on_a_full_server_a_worker_can_start(full):
     assert "new" in full.store.inspect.queues()
 
 
+@pytest.mark.not_on_a_cluster("each node has its own limit, and a full one says so itself")
 def test_a_nearly_full_server_refuses_new_tasks_before_it_is_full(make_server, store_at):
     server = make_server(maxmemory="8mb")
     used = int(store_at(server.url).connection.info("memory")["used_memory"])

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from dtq_engine.model import Cancel, DeadLetter, Reschedule, SubmitOutcome, Succ
 from dtq_engine.store import Store, intake
 from tests.store.hand import Hand, error, ids
 from tests.store.proxy import Proxy, proxied
+from tests.support.servers import plain
 from tests.support.waiting import wait_until
 
 StoreAt = Callable[..., Store]
@@ -107,6 +109,7 @@ def test_an_emptied_server_is_filled_anew(own_server, store_at):
     assert ids(Hand(hand.store).claim()) == ["b"]
 
 
+@pytest.mark.not_on_a_cluster("REPLICAOF is refused there")
 def test_a_read_only_server_is_unavailable_not_an_unknown_error(own_server, store_at, impatient):
     hand = Hand(store_at(own_server.url))
     hand.store.connection.client.replicaof("127.0.0.1", "1")
@@ -129,13 +132,20 @@ def test_a_server_busy_with_a_script_is_unavailable_not_an_unknown_error(make_se
     assert hand.submit("after")[0].accepted
 
 
+def client_of(server: EmbeddedValkey) -> redis.Redis:
+    return redis.Redis.from_url(plain(server.url), protocol=2, socket_timeout=30)
+
+
 def _run_forever(server: EmbeddedValkey) -> None:
-    with redis.Redis.from_url(server.url, protocol=2, socket_timeout=30) as client, pytest.raises(redis.ResponseError):
+    with (
+        client_of(server) as client,
+        pytest.raises(redis.ResponseError),
+    ):
         client.eval("while true do end", 0)
 
 
 def _end_script(server: EmbeddedValkey) -> None:
-    with redis.Redis.from_url(server.url, protocol=2, socket_timeout=30) as client:
+    with client_of(server) as client:
         client.script_kill()
 
 
@@ -144,6 +154,28 @@ def test_a_wrong_password_says_so(make_server, store_at):
     store_at(server.url).connection.client.config_set("requirepass", "secret")
     with within(2), pytest.raises(RedisUnavailable, match="password"):
         Hand(store_at(server.url), announced=False).submit("a")
+
+
+@pytest.fixture(params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\x13garbage\r\n", b"hello\r\n"])
+def no_redis(request):
+    """The address of something that answers, but is no Redis."""
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(4096)
+            self.request.sendall(request.param)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_something_that_is_no_redis_is_as_good_as_none(no_redis, store_at):
+    with pytest.raises(RedisUnavailable):
+        store_at(no_redis).inspect.queues()
+    with pytest.raises(RedisUnavailable):
+        Hand(store_at(no_redis), announced=False).submit("a")
 
 
 # Lost replies

@@ -89,7 +89,8 @@ def test_the_first_submit_makes_the_queue_known(store):
 
 def test_a_queue_forgotten_by_redis_is_made_known_again(hand, store, client):
     hand.submit("a")
-    client.delete(store.keys.queues(), store.keys.queue("default"))
+    client.delete(store.keys.queues())
+    client.delete(store.keys.queue("default"))
     hand.submit("b")
     assert store.inspect.queues() == ["default"]
     assert client.get(store.keys.queue("default")) == b"1"

@@ -36,7 +36,8 @@ def test_a_worker_that_leaves_is_forgotten_at_once(store, client):
     store.workers.beat(info("w1"), 30)
     store.workers.leave("w1")
     assert store.workers.list() == []
-    assert client.exists(store.keys.workers(), store.keys.worker("w1")) == 0
+    assert not client.exists(store.keys.workers())
+    assert not client.exists(store.keys.worker("w1"))
 
 
 def test_a_worker_may_leave_twice(store):

@@ -96,7 +96,7 @@ def test_a_payload_is_bound_to_keyword_arguments():
     ("args", "kwargs", "name", "message"),
     [
         ((), {}, "account_id", "needs the argument account_id"),
-        ((7, 8), {}, "payload", "takes at most 1 positional arguments, and 2 were given"),
+        ((7, 8), {}, "payload", "takes at most 1 positional argument, and 2 were given"),
         ((7,), {"account_id": 8}, "account_id", "twice"),
         ((7,), {"mnth": "x"}, "mnth", "did you mean month?"),
         ((7,), {"zzz": "x"}, "zzz", "it takes account_id, month"),
@@ -107,7 +107,7 @@ def test_a_payload_is_bound_to_keyword_arguments():
         ((None,), {}, "account_id", "Expected `int`, got `null`"),
         ((math.nan,), {}, "account_id", "account_id is nan, which JSON has no form for"),
         ((7,), {"month": {1}}, "month", "Expected `str`, got `array`"),
-        ((7,), {"month": object()}, "month", "month is a object"),
+        ((7,), {"month": object()}, "month", "month is of type object"),
         ((7,), {"month": "\ud800"}, "month", "surrogate"),
     ],
 )
@@ -194,19 +194,19 @@ def test_a_rich_type_may_be_given_as_its_json():
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
-        (Any, b"x", "value is a bytes"),
-        (Any, {"a": {1}}, r"value\.a is a set"),
-        (Any, datetime(2026, 10, 1, tzinfo=UTC), "value is a datetime"),
-        (Any, Item("a", Decimal(1)), "value is a Item"),
+        (Any, b"x", "value is of type bytes"),
+        (Any, {"a": {1}}, r"value\.a is of type set"),
+        (Any, datetime(2026, 10, 1, tzinfo=UTC), "value is of type datetime"),
+        (Any, Item("a", Decimal(1)), "value is of type Item"),
         (Any, {1: "a"}, "value has the key 1"),
         (Any, [math.inf], r"value\[0\] is inf"),
-        (dict[str, Any], {"a": {1}}, r"value\.a is a set"),
-        (list[int], {1, 2}, "value is a set"),
+        (dict[str, Any], {"a": {1}}, r"value\.a is of type set"),
+        (list[int], {1, 2}, "value is of type set"),
         (float | None, math.nan, "value is nan"),
         (list[float | None], [1.0, math.nan], r"value\[1\] is nan"),
         (Order, Order(uuid.UUID(int=5), datetime(2026, 10, 1, tzinfo=UTC), [], math.inf), r"value\.ratio is inf"),
         (Incomparable, Incomparable(math.nan), r"value\.ratio is nan"),
-        (str, uuid.UUID(int=5), "value is a UUID"),
+        (str, uuid.UUID(int=5), "value is of type UUID"),
     ],
 )
 def test_what_would_arrive_as_something_else_is_refused(kind, value, message):
@@ -259,5 +259,5 @@ def test_default_values_are_the_workers():
 def test_a_handler_without_parameters_takes_an_empty_payload():
     handler = Handler("demo", lambda: None)
     assert handler.bind_payload(handler.encode_arguments((), {})) == {}
-    assert "takes at most 0" in str(refusal(handler, 1))
+    assert "takes no positional arguments, and 1 was given" in str(refusal(handler, 1))
     assert "it takes none" in str(refusal(handler, a=1))

@@ -49,6 +49,10 @@ def test_a_queue_names_its_priorities_as_text_most_urgent_first():
     assert (shape.depth, shape.workers) == (4, 2)
 
 
+def test_an_error_that_says_nothing_is_its_name_alone():
+    assert sentence(ZeroDivisionError()) == "ZeroDivisionError"
+
+
 def test_each_problem_of_a_configuration_has_a_line():
     assert sentence(ConfigurationError(["one", "two"])) == "one\ntwo"
     assert sentence(TaskNotFound("There is no task 1.")) == "There is no task 1."

@@ -1,10 +1,13 @@
+import click
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtq_engine.cli.detail import detail
-from dtq_engine.cli.text import Cell, ago, clip, safe, safe_json, span, status_cell, table, width
+from dtq_engine.cli.tables import Column, table
+from dtq_engine.cli.text import Cell, ago, clip, clip_middle, span, status_cell, width
+from dtq_engine.harmless import safe, safe_json
 from dtq_engine.model import AttemptError, RetryPolicy, Task, TaskStatus
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\r\n\t\x00\x7f\x9b2J\u202egnp\u2028\u2066"
@@ -41,9 +44,32 @@ def test_columns_are_aligned_whatever_the_width_of_their_characters():
 
 
 def test_the_last_column_is_clipped_to_the_terminal():
-    text = table(("ID", "ERROR"), [[Cell("1"), Cell("x" * 100)]], columns=30)
+    text = table(("ID", Column("ERROR", least=8)), [[Cell("1"), Cell("x" * 100)]], columns=30)
     assert [width(line) <= 30 for line in text.split("\n") if "x" in line] == [True]
     assert text.endswith("…")
+
+
+def test_where_the_terminal_is_narrow_the_least_useful_columns_go_and_names_are_shortened_in_the_middle():
+    headers = (Column("NAME", least=6), Column("A", spare=2), Column("B", spare=1), Column("C", spare=3), Column("N"))
+    rows = [[Cell("abcdefghijkl"), Cell("1234"), Cell("0"), Cell("-"), Cell("9")]]
+    assert click.unstyle(table(headers, rows)) == "NAME          A     B  C  N\nabcdefghijkl  1234  0  -  9"
+    assert table(headers, rows, columns=24).splitlines()[1] == "abcd…ijkl  1234  0  -  9"
+    assert table(headers, rows, columns=20).splitlines()[1] == "abcd…jkl  1234  -  9"
+    assert table(headers, rows, columns=9).splitlines()[1] == "abc…kl  9"
+    assert table(headers, rows, columns=7).splitlines()[1] == "ab…l  9"
+
+
+def test_a_column_that_says_nothing_goes_before_one_that_does():
+    headers = (Column("A", spare=1), Column("B", spare=2), Column("C"))
+    rows = [[Cell("5"), Cell("0"), Cell("x")]]
+    assert click.unstyle(table(headers, rows, columns=4)) == "A  C\n5  x"
+
+
+@given(st.text(), st.integers(3, 20))
+def test_a_text_shortened_in_the_middle_fits_and_keeps_both_ends(text, columns):
+    shown = clip_middle(text, columns)
+    assert width(shown) <= columns
+    assert shown == text or (shown[0] in text[0] + "…" and "…" in shown)
 
 
 def test_clipping_counts_wide_characters_as_two():

@@ -1,3 +1,4 @@
+import shlex
 from datetime import UTC, datetime
 
 import msgspec
@@ -5,7 +6,7 @@ import pytest
 
 from dtq_engine import Dtq, InvalidTask, Settings
 from dtq_engine.cli.lines import Line, new_task, read_line, with_defaults
-from dtq_engine.cli.values import duration_s, instant, payload_of
+from dtq_engine.cli.values import _as_text, duration_s, instant, payload_of
 
 
 @pytest.mark.parametrize(
@@ -60,11 +61,54 @@ def test_a_payload_may_be_pairs_whose_values_are_json_where_they_can_be():
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "problem", "hint"),
+    [
+        ("[1,", "is not JSON", """'k="[1,"'"""),
+        ('"half', "is not JSON", "send it as text"),
+        ("{x}", "is not JSON", """'k="{x}"'"""),
+        ("[" * 10_000 + "]" * 10_000, "nested more than 256 levels", """k='"…"'"""),
+        ("[" * 257 + "]" * 257, "nested more than 256 levels", """k='"…"'"""),
+        ("1e400", "out of range", """'k="1e400"'"""),
+        ("9" * 5_000, "out of range", """k='"…"'"""),
+        ('["\\ud800"]', "lone surrogate", "send it as text"),
+        ("NaN", "holds NaN", """'k="NaN"'"""),
+        ("Infinity", "holds Infinity", """'k="Infinity"'"""),
+        ("-Infinity", "holds -Infinity", """'k="-Infinity"'"""),
+        ('{"v":1,"v":2}', "the name 'v' twice", "send it as text"),
+    ],
+)
+def test_a_value_that_looks_like_json_and_cannot_be_used_is_refused_with_a_hint(value, problem, hint):
+    with pytest.raises(ValueError, match="k looks like JSON, but") as refusal:
+        payload_of([f"k={value}"])
+    assert problem in str(refusal.value)
+    assert hint in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e400", "[1,", "it's"])
+def test_what_the_hint_says_sends_the_text(value):
+    (word,) = shlex.split(_as_text("k", value))
+    assert msgspec.json.decode(payload_of([word])) == {"k": value}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "tru", "1-2", "01", "-", "1 2", "it's", "1e400x"])
+def test_a_plain_word_stays_text(value):
+    assert msgspec.json.decode(payload_of([f"k={value}"])) == {"k": value}
+
+
+@pytest.mark.parametrize("word", ["k=\udcff", "\udcff=1", '{"k": "\udcff"}'])
+def test_bytes_that_are_no_text_are_refused(word):
+    with pytest.raises(ValueError, match="not valid UTF-8"):
+        payload_of([word])
+
+
 def test_no_words_are_an_empty_payload():
     assert payload_of([]) == b"{}"
 
 
-@pytest.mark.parametrize("words", [["{"], ["[1]"], ["=1"], ["{}", "a=1"], ["a=1", "a=2"], ['{"a": NaN}']])
+@pytest.mark.parametrize(
+    "words", [["{"], ["[1]"], ["=1"], ["{}", "a=1"], ["a=1", "a=2"], ['{"a": NaN}'], ['{"a":1,"a":2}']]
+)
 def test_what_is_no_payload_is_refused(words):
     with pytest.raises(ValueError, match=r"JSON object|twice"):
         payload_of(words)
@@ -86,6 +130,10 @@ def test_the_payload_of_a_line_is_kept_byte_for_byte():
         (b'{"type": "t", "prioriy": 9}', "'prioriy' is not a field of a task; did you mean 'priority'?"),
         (b'{"type": "t", "xyz": 9}', "'xyz' is not a field of a task; remove it"),
         (b'{"type": "t", "delay": []}', "delay: expected"),
+        (b'{"type": "t", "type": "u"}', "the name 'type' twice"),
+        (b'{"type": "t", "payload": {"v": [{"w": 1, "w": 2}]}}', "the name 'w' twice"),
+        (rb'{"type": "t", "payload": {"v": "\ud800"}}', "lone surrogate"),
+        (b'{"type": "t", "payload": {"v": ' + b"[" * 300 + b"]" * 300 + b"}}", "nested more than 256 levels"),
         (b'{"type": "t", "payload": ' + b"[" * 5000, "not a JSON object on one line"),
     ],
 )

@@ -113,8 +113,29 @@ def test_a_tuple_may_stand_for_an_array():
 
 
 def test_a_fault_beside_a_tuple_is_still_found():
-    with pytest.raises(NotJson, match=r"\[1\]\.a is a set"):
+    with pytest.raises(NotJson, match=r"\[1\]\.a is of type set"):
         codec.encode(((1, 2), {"a": {3}}))
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'{"v": 1e400}', "it holds the number 1e400, which is out of range: send it as a string."),
+        (b'{"v": [-1e400]}', "it holds the number -1e400, which is out of range: send it as a string."),
+        (b'{"v": %s}' % (b"9" * 5000), f"it holds the number {'9' * 39}…, which is out of range: send it as a string."),
+        (rb'{"v": "\ud800"}', r"it holds a lone surrogate such as \ud800, which is not Unicode text: remove it."),
+        (rb'{"v": "\udc00x"}', r"it holds a lone surrogate such as \ud800, which is not Unicode text: remove it."),
+        (b'{"v": NaN}', "it holds NaN, which JSON has no form for: send null, or a string."),
+        (b'{"v": -Infinity}', "it holds -Infinity, which JSON has no form for: send null, or a string."),
+        (b'{"v": 1', "it is not JSON: its end is missing."),
+        (b'{"v": "\xff"}', "it is not JSON: it is not valid UTF-8."),
+        (b"[1]", "it is of the wrong kind: expected object, got array."),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_words_of_ours(data, problem):
+    with pytest.raises(NotJson) as refusal:
+        codec.decode_object(data)
+    assert str(refusal.value) == problem
 
 
 def test_the_deepest_allowed_value_passes_and_one_level_more_is_refused():

@@ -116,6 +116,9 @@ def test_addresses_of_all_kinds_of_deployments_are_accepted(url):
         "redis:// h",
         "redis://h\n",
         "redis://h:0",
+        "redis://h?foo=bar",
+        "redis://h?socket_timeout=nan",
+        "redis://h?foo",
     ],
 )
 def test_other_addresses_are_refused(url):

@@ -11,8 +11,8 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 
 # A module imports from its own layer and from lower ones. A package stands for all its modules.
 LAYERS = (
-    {"errors", "model", "kinds", "config"},
-    {"policy", "validate", "ids", "codec", "describe", "keys"},
+    {"errors", "model", "kinds", "config", "crash"},
+    {"policy", "validate", "ids", "codec", "describe", "keys", "harmless"},
     {"links", "subscription", "connection", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"},

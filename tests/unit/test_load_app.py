@@ -61,3 +61,9 @@ def test_a_wrong_address_is_a_configuration_error(project, path, sentence):
     project("shop_exit.py", "raise SystemExit(0)\n")
     with pytest.raises(ConfigurationError, match=sentence):
         load_app(path)
+
+
+@pytest.mark.parametrize("wrong", [5, "redis://127.0.0.1:6379", {"redis_url": "redis://127.0.0.1:6379"}])
+def test_an_app_takes_settings_and_nothing_else(wrong):
+    with pytest.raises(ConfigurationError, match="Dtq takes Settings"):
+        Dtq(wrong)

@@ -193,7 +193,7 @@ def test_a_type_without_handler_takes_any_named_json_arguments():
     assert task.retry.max_attempts == 7
     with pytest.raises(InvalidTask, match="positional"):
         app.named("elsewhere").prepare(1)
-    with pytest.raises(InvalidTask, match="a set"):
+    with pytest.raises(InvalidTask, match="of type set"):
         app.named("elsewhere").prepare(a={1})
     assert app.registry.get("elsewhere") is None
 

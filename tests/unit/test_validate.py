@@ -173,12 +173,21 @@ def test_a_message_shows_little_of_a_large_value():
     assert len(str(refusal(queue="x" * 10_000))) < 250
 
 
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+def test_a_time_out_of_range_is_named_as_it_was_given(year):
+    with pytest.raises(InvalidTask) as error:
+        validate.instant_ms("run_at", datetime(year, 12, 31, 23, 59, tzinfo=UTC))
+    assert str(error.value) == (
+        f"run_at cannot be {year:04}-12-31T23:59:00+00:00: use a time from 1970 to ten years from now."
+    )
+
+
 def test_a_value_without_repr_is_refused_all_the_same():
     class Hostile:
         def __repr__(self) -> str:
             raise RuntimeError
 
-    assert "a Hostile" in str(refusal(queue=Hostile()))
+    assert "something of type Hostile" in str(refusal(queue=Hostile()))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from dtq_engine import Settings
 from tests.support.environ import environ_of
@@ -19,15 +22,31 @@ from dtq_engine import Dtq, TaskContext
 
 app = Dtq()
 """
+NOTE = """
+import signal
+from dtq_engine import Snooze
+
+def note(text):
+    # One write, so that lines of several processes do not mix.
+    with open("notes", "ab", buffering=0) as notes:
+        notes.write(f"{text}\\n".encode())
+
+def wait_for(name, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not Path(name).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+"""
 
 
 class WorkerProcess:
     """One worker process; its handlers are written to a module `jobs` in `directory`, which is also where it runs."""
 
-    def __init__(self, directory: Path, source: str, settings: Settings) -> None:
+    def __init__(self, directory: Path, source: str, settings: Settings, crash: str | None = None) -> None:
         (directory / "jobs.py").write_text(HEADER + source)
         self._log = directory / f"worker-{time.monotonic_ns()}.log"
         environ = environ_of(settings) | {"DTQ_TASKS": "jobs:app", "PYTHONPATH": str(ROOT)}
+        if crash is not None:
+            environ["DTQ_CRASH"] = crash
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(ROOT / "worker_main.py")],
@@ -69,3 +88,51 @@ class WorkerProcess:
         """Make sure that it is gone."""
         if self._process.poll() is None:
             self.kill()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    @property
+    def cpu_s(self) -> float:
+        """The seconds of CPU time that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Crew:
+    """Worker processes on the same handlers; all are gone when its block ends.
+
+    A handler calls `note(text)` to leave a line in the file that `notes` reads.
+    """
+
+    def __init__(self, directory: Path, source: str, settings: Settings) -> None:
+        self.settings = settings
+        self._directory = directory
+        self._source = NOTE + source
+        self._notes = directory / "notes"
+        self._members: list[WorkerProcess] = []
+
+    def start(self, *, ready: bool = True, crash: str | None = None, **changes: object) -> WorkerProcess:
+        """Start one: `start(drain_timeout_s=1)`, or one that dies at a point: `start(crash="after-claim")`."""
+        settings = replace(self.settings, **changes)  # type: ignore[arg-type]
+        process = WorkerProcess(self._directory, self._source, settings, crash)
+        self._members.append(process)
+        if ready and crash is None:
+            process.wait_until_ready()
+        return process
+
+    @property
+    def notes(self) -> list[str]:
+        """What the handlers have noted, in order."""
+        return self._notes.read_text().splitlines() if self._notes.exists() else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._members:
+            process.end()

@@ -16,6 +16,8 @@ from tests.support.waiting import wait_until
 
 Start = Callable[..., Worker]
 
+pytestmark = pytest.mark.alone
+
 
 def calls(client: Any, command: str) -> int:
     """How often the server has run a command."""
@@ -107,6 +109,7 @@ def test_a_free_slot_is_filled_although_the_others_stay_taken(
     assert {ended(each).status for each in handles} == {TaskStatus.SUCCEEDED}
 
 
+@pytest.mark.not_on_a_cluster("BLPOP over slots is refused there: see tests/servers/test_cluster.py")
 def test_an_idle_worker_starts_a_task_of_any_band_of_its_last_queue_within_milliseconds(app: Dtq, start: Start) -> None:
     started = threading.Event()
 
@@ -240,6 +243,35 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again_under_its_token(
     assert handle.result(timeout=5) == 1
     assert runs == [1]
     assert tokens[0] == tokens[1]
+
+
+def test_what_a_claim_without_an_answer_brought_is_not_lost_when_the_worker_leaves(
+    app: Dtq, quick: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task("go")
+    def go(ctx: TaskContext) -> int:
+        return ctx.attempt
+
+    claim = Leases.claim
+
+    def lose(leases: Leases, queue: str, **how: Any) -> Any:
+        claim(leases, queue, **how)
+        raise RedisUnavailable("the answer was lost", may_have_run=True)
+
+    handle = go.submit()
+    worker = Worker(app, quick)
+    worker.parts.executor.start()
+    worker.parts.finalizer.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(Leases, "claim", lose)
+        with pytest.raises(RedisUnavailable):
+            worker.parts.poll.step()
+    assert handle.status() is TaskStatus.RUNNING
+    worker.parts.poll.halt(1)
+    assert handle.result(timeout=5) == 1
+    worker.parts.finalizer.stop()
+    worker.parts.waiting.close()
+    worker.parts.connection.close()
 
 
 def test_a_wake_up_that_led_to_no_claim_is_given_to_other_workers(app: Dtq, quick: Settings, client: Any) -> None:

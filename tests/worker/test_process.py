@@ -12,7 +12,7 @@ import pytest
 
 from dtq_engine import ConfigurationError, Dtq, Settings, Task, TaskStatus
 from dtq_engine.worker import Worker, checks
-from dtq_engine.worker.server import ServerFacts, read
+from dtq_engine.worker.server import ServerFacts, look, read
 from tests.support.waiting import wait_until
 from tests.worker.processes import WorkerProcess
 
@@ -35,7 +35,7 @@ def test_a_worker_runs_from_the_environment_alone_and_says_so_in_one_line(app: D
     process = spawn(JOBS, worker_id="w-7", release="r42", worker_queues=("default", "slow"))
     assert app.named("mail").submit(fail=False).result(timeout=5) == "sent"
     ready = next(line for line in process.log.splitlines() if "is ready" in line)
-    for part in ("w-7", "10 slots", "default,slow", "1 task types", "Valkey", "r42"):
+    for part in ("w-7", "10 slots", "default,slow", "1 task types", look(app.connection).title, "r42"):
         assert part in ready
     (info,) = app.store.workers.list()
     assert (info.id, info.pid, info.release, info.state) == ("w-7", process.pid, "r42", "running")

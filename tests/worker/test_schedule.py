@@ -11,6 +11,8 @@ from dtq_engine import Dtq, Settings, Task, TaskContext, TaskStatus
 from dtq_engine.worker import Worker
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 Start = Callable[..., Worker]
 Ended = Callable[..., Task]
 

@@ -1,0 +1,73 @@
+"""Submitting tasks."""
+
+from dataclasses import dataclass, fields
+
+from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
+from dtq_engine.store import Store
+from tests.explore.calls.base import Seen
+from tests.explore.promises import GUARD_MS, Promises, expect
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Some tasks in one call."""
+
+    tasks: tuple[NewTask, ...]
+
+    def __repr__(self) -> str:
+        return f"Submit({', '.join(map(_written, self.tasks))})"
+
+    def run(self, store: Store) -> list[Receipt]:
+        return store.intake.submit(self.tasks)
+
+    def learn(self, promises: Promises, answer: list[Receipt], seen: Seen) -> None:
+        expect(len(answer) == len(self.tasks), "each task gets its receipt", answer)
+        limit = promises.settings.max_queue_depth
+        room = limit - seen.before.depth() if limit else len(self.tasks)
+        for task, receipt in zip(self.tasks, answer, strict=True):
+            expected = _earlier(promises, task) or _fresh(task, seen, room)
+            expect(receipt in expected, "a submit is answered by what was promised", task.id, receipt, expected)
+            if receipt.outcome is SubmitOutcome.NEW:
+                _check_not_too_soon(promises, task)
+                room -= 1
+                promises.accept(task, receipt.status or TaskStatus.QUEUED)
+            promises.events["TASK_DUPLICATE_ABSORBED"] += receipt.outcome is SubmitOutcome.DUPLICATE
+
+
+def _written(task: NewTask) -> str:
+    """A task as it would be written by hand: without what is by default so."""
+    plain = NewTask(id=task.id, type=task.type)
+    values = [(each.name, getattr(task, each.name), getattr(plain, each.name)) for each in fields(task)]
+    given = [f"{name}={value!r}" for name, value, default in values if value != default]
+    return ", ".join([f"NewTask(id={task.id!r}, type={task.type!r}", *given]) + ")"
+
+
+def _earlier(promises: Promises, task: NewTask) -> list[Receipt]:
+    """The answer when the id or the idempotency key is known."""
+    if known := promises.find(task.id):
+        return [Receipt(task.id, task.queue, SubmitOutcome.EXISTS, known.status)]
+    key = promises.keys.get(task.idempotency_key or "")
+    if key is None:
+        return []
+    holder = promises.tasks[key.task_id]
+    is_same = (key.type, key.payload) == (task.type, task.payload)
+    outcome = SubmitOutcome.DUPLICATE if is_same else SubmitOutcome.MISMATCH
+    return [Receipt(key.task_id, task.queue, outcome, holder.status or holder.outcome)]
+
+
+def _fresh(task: NewTask, seen: Seen, room: int) -> list[Receipt]:
+    """The answers that a new task can get: more than one while it becomes due just now."""
+    if room <= 0:
+        return [Receipt(task.id, task.queue, SubmitOutcome.FULL, None)]
+    statuses = set[TaskStatus]()
+    for now_ms in (seen.before.now_ms, seen.after.now_ms):
+        due_ms = now_ms + task.delay_ms if task.run_at_ms is None else task.run_at_ms
+        statuses.add(TaskStatus.PENDING if due_ms > now_ms else TaskStatus.QUEUED)
+    return [Receipt(task.id, task.queue, SubmitOutcome.NEW, status) for status in statuses]
+
+
+def _check_not_too_soon(promises: Promises, task: NewTask) -> None:
+    """A submit that is sent again must not meet a trimmed record and start its task a second time."""
+    gone = promises.tasks.get(task.id)
+    if gone is not None and not gone.discarded:
+        expect(promises.age_ms(gone) > GUARD_MS, "a task was accepted twice", task.id)

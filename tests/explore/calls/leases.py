@@ -1,0 +1,172 @@
+"""Claiming, renewing and finalizing executions."""
+
+from dataclasses import dataclass
+
+from dtq_engine.model import Claim, ClaimReply, ClaimStatus, Renewal, Settled, TaskStatus, Transition
+from dtq_engine.store import Store
+from tests.explore.calls.base import Seen
+from tests.explore.calls.outcomes import block, follow
+from tests.explore.promises import Known, Promises, expect
+from tests.explore.snapshot import QUEUE, Entry
+
+
+@dataclass(frozen=True)
+class Take:
+    """A worker claims up to `limit` tasks of the types it knows."""
+
+    worker: str
+    token: str
+    limit: int
+    types: tuple[str, ...]
+    digest: str
+
+    def run(self, store: Store) -> ClaimReply:
+        """The worker was woken: that uses up a wake-up token, which goes back when nothing could be claimed."""
+        is_repeat = store.connection.call("EXISTS", store.keys.claim(QUEUE, self.worker, self.token))
+        woken = not is_repeat and store.connection.pop([store.keys.wake(QUEUE)]) is not None
+        reply = store.leases.claim(
+            QUEUE, worker=self.worker, token=self.token, limit=self.limit, types_digest=self.digest
+        )
+        if woken and reply.status is ClaimStatus.TYPES:
+            store.leases.wake(QUEUE)
+        return reply
+
+    def learn(self, promises: Promises, answer: ClaimReply, seen: Seen) -> None:
+        ids = [claim.task_id for claim in answer.claims]
+        if self.token in promises.claims:
+            self._check_repeat(promises, ids)
+        elif seen.before.paused:
+            expect(answer == ClaimReply(ClaimStatus.PAUSED), "nobody claims from a paused queue", answer)
+        elif self.digest not in seen.before.types:
+            expect(answer == ClaimReply(ClaimStatus.TYPES), "nothing is claimed for unknown types", answer)
+        else:
+            self._check_fresh(promises, answer, ids, seen)
+        for claim in answer.claims:
+            _check_claim(claim, promises.tasks[claim.task_id], self.worker, self.token)
+
+    def _check_repeat(self, promises: Promises, ids: list[str]) -> None:
+        """Sent again, it answers what still runs under its token."""
+        mine = [task_id for task_id in promises.claims[self.token] if promises.tasks[task_id].token == self.token]
+        expect(ids == mine, "a claim sent again answers the same", ids, mine)
+
+    def _check_fresh(self, promises: Promises, answer: ClaimReply, ids: list[str], seen: Seen) -> None:
+        startable, doubtful = self._sort_out(promises, seen)
+        if not doubtful:
+            expected = startable[: self.limit]
+            expect(ids == expected, "the most urgent tasks start first, the oldest of them first", ids, expected)
+        named = ClaimStatus.TASKS if ids else ClaimStatus.EMPTY
+        expect(answer.status is named, "a claim says whether it found tasks", answer.status, ids)
+        if len(ids) < self.limit:
+            left = [entry.task_id for entry in seen.after.startable()]
+            expect(not left, "a claim with room left leaves nothing waiting", left)
+        for task_id in ids:
+            promises.tasks[task_id].started_under(self.token)
+            promises.allow(task_id, TaskStatus.RUNNING)
+            promises.count(promises.tasks[task_id].task, "started")
+            promises.events["TASK_STARTED"] += 1
+        promises.pause_ran_out = False
+        if ids:
+            promises.claims[self.token] = tuple(ids)
+
+    def _sort_out(self, promises: Promises, seen: Seen) -> tuple[list[str], bool]:
+        """What may start, in order; the rest may be blocked or expire. Doubtful: something expires just now."""
+        startable, doubtful = list[str](), False
+        untouched = {entry.task_id for entry in seen.after.startable()}
+        for entry in seen.before.startable():
+            known = promises.tasks[entry.task_id]
+            expires_ms = _expires_ms(known, entry, seen)
+            if known.task.type not in self.types:
+                if entry.task_id in untouched:
+                    continue
+                block(promises, known, seen)
+            elif expires_ms is not None and seen.maybe_past(expires_ms):
+                promises.allow(entry.task_id, TaskStatus.QUEUED, TaskStatus.EXPIRED)
+                doubtful = doubtful or not seen.surely_past(expires_ms)
+            else:
+                startable.append(entry.task_id)
+        return startable, doubtful
+
+
+def _expires_ms(known: Known, entry: Entry, seen: Seen) -> int | None:
+    limit = seen.before.records[entry.task_id].get("z")
+    return None if limit is None or known.started else int(limit)
+
+
+def _check_claim(claim: Claim, known: Known, worker: str, token: str) -> None:
+    """A worker is told the task as it was submitted, with the numbers of this execution."""
+    task = known.task
+    told = (claim.type, claim.payload, claim.headers, claim.timeout_ms, claim.keep_result, claim.restartable)
+    given = (task.type, task.payload, task.headers, task.timeout_ms, task.keep_result, task.restartable)
+    expect(told == given, "a task is claimed as it was submitted", claim, task)
+    numbers = (claim.attempt, claim.restarts, claim.lease_expiries, claim.fence, claim.priority)
+    counted = (known.attempt, known.restarts, known.expiries, known.fence, known.priority)
+    expect(numbers == counted, "a claim carries the numbers of its execution", claim.task_id, numbers, counted)
+    expect((claim.worker, claim.token) == (worker, token), "a claim names its holder", claim)
+    expect(claim.retry == task.retry, "a claim carries the retry policy", claim.retry, task.retry)
+    expect(claim.cancel_requested == known.cancel_requested, "a claim tells of a cancel", claim.task_id)
+
+
+@dataclass(frozen=True)
+class Renew:
+    """A worker's heartbeat for some executions; `overdue` names those that it keeps past their deadline."""
+
+    claims: tuple[Claim, ...]
+    overdue: frozenset[tuple[str, str]] = frozenset()
+
+    def __repr__(self) -> str:
+        keys = [(*claim.key, "overdue" if claim.key in self.overdue else "") for claim in self.claims]
+        return f"Renew(worker={self.claims[0].worker!r}, {keys})"
+
+    def run(self, store: Store) -> Renewal:
+        return store.leases.renew(self.claims, overdue=self.overdue)
+
+    def learn(self, promises: Promises, answer: Renewal, seen: Seen) -> None:
+        for claim in self.claims:
+            known = promises.tasks[claim.task_id]
+            is_mine = known.token == claim.token and known.status is TaskStatus.RUNNING
+            is_kept = claim.key not in answer.lost
+            expect(is_mine or not is_kept, "only its holder renews a lease", claim.key)
+            record = seen.before.records.get(claim.task_id, {})
+            end_ms = int(record.get("b", 0)) + known.task.timeout_ms + int(record.get("l", 0))
+            if is_mine and (claim.key in self.overdue or not seen.maybe_past(end_ms)):
+                expect(is_kept, "a holder keeps its lease", claim.key)
+            if is_mine and claim.key not in self.overdue and seen.surely_past(end_ms + 1):
+                expect(not is_kept, "an execution past its deadline is not renewed", claim.key)
+            if is_kept:
+                lease = seen.after.leases.get((known.priority, seen.after.records[claim.task_id]["e"]))
+                is_fresh = lease is not None and lease.idle_ms <= seen.took_ms and lease.worker == claim.worker
+                expect(is_fresh, "a lease that is kept is renewed", claim.key, lease)
+                told = claim.key in answer.cancel
+                expect(told == known.cancel_requested, "a holder is told of a cancel", claim.key, told)
+
+
+@dataclass(frozen=True)
+class Finalize:
+    """Ends of executions, in one call."""
+
+    items: tuple[tuple[Claim, Transition], ...]
+
+    def __repr__(self) -> str:
+        return f"Finalize({[(*claim.key, transition) for claim, transition in self.items]})"
+
+    def run(self, store: Store) -> list[Settled]:
+        return store.leases.finalize(self.items)
+
+    def learn(self, promises: Promises, answer: list[Settled], seen: Seen) -> None:
+        for (claim, transition), settled in zip(self.items, answer, strict=True):
+            known = promises.tasks[claim.task_id]
+            expected = _expected(known, claim.token)
+            expect(settled in expected, "only the holder ends an execution, once", claim.key, settled, expected)
+            if settled is Settled.OK:
+                follow(promises, known, transition, seen)
+            promises.events["TASK_FENCED"] += settled is Settled.FENCED
+
+
+def _expected(known: Known, token: str) -> set[Settled]:
+    if known.status is None:
+        return {Settled.GONE}
+    if known.status is TaskStatus.RUNNING and known.token == token:
+        return {Settled.OK}
+    if known.last_token == token:
+        return {Settled.DUP}
+    return {Settled.DUP, Settled.FENCED} if token in known.recorded else {Settled.FENCED}

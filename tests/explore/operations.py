@@ -1,0 +1,273 @@
+"""What can happen next in a history. A new operation is one function and one line in OPERATIONS."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dtq_engine.model import (
+    AttemptError,
+    Block,
+    Cancel,
+    Claim,
+    ClaimStatus,
+    DeadLetter,
+    LeaseExpired,
+    NewTask,
+    Postpone,
+    Release,
+    Reschedule,
+    RetryPolicy,
+    Succeed,
+    Transition,
+)
+from dtq_engine.policy import decide
+from tests.explore.calls.control import (
+    CancelTask,
+    DiscardTask,
+    Pause,
+    Purge,
+    Reprioritise,
+    RequeueTask,
+    Resume,
+    RunNow,
+)
+from tests.explore.calls.intake import Submit
+from tests.explore.calls.leases import Finalize, Renew, Take
+from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
+from tests.explore.damage import harm, hurt
+from tests.explore.stage import OLD_TYPES, TYPES, Stage
+
+BIG = "x" * 100
+JUMPS_MS = (1, 50, 1_000, 8_000, 20_000, 40_000, 61_000, 600_000, -20, -3_600_000)
+JUMP_WEIGHTS = (2, 2, 3, 3, 2, 5, 2, 0.3, 0.5, 0.3)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that happens with this weight, and this much more for each unit of damage."""
+
+    act: Callable[[Stage], object]
+    weight: float
+    damage: float = 0.0
+
+
+def submit(stage: Stage) -> None:
+    """A producer submits some tasks, now and then one that it submitted before."""
+    tasks = [_new_task(stage) for _ in range(stage.dice.choice((1, 1, 1, 2, 4)))]
+    if stage.dice.random() < 0.2 and (known := stage.some_task()):
+        tasks.append(stage.world.promises.tasks[known].task)
+    stage.send(Submit(tasks=tuple(tasks)), late=True)
+
+
+def _new_task(stage: Stage) -> NewTask:
+    dice = stage.dice
+    now_ms = stage.world.now.now_ms
+    payload = dice.choice((b"{}", b'{"n":1}', b'{"n":"%s"}' % BIG.encode()))
+    return NewTask(
+        id=stage.name("t"),
+        type=dice.choice(("a", "a", "a", "b", "c")),
+        payload=payload,
+        priority=dice.choice((0, 4, 5, 9)),
+        delay_ms=dice.choice((0,) * 7 + (500, 5_000, 60_000)),
+        run_at_ms=dice.choice((None,) * 12 + (now_ms - 5_000, now_ms + 30_000)),
+        expires_in_ms=dice.choice((None,) * 8 + (3_000, 45_000)),
+        timeout_ms=dice.choice((1_000, 35_000, 300_000)),
+        retry=RetryPolicy(dice.choice((1, 2, 3)), dice.choice((0, 700, 20_000)), 60_000, dice.choice((0.0, 0.2))),
+        idempotency_key=dice.choice((None, None, None, "k1", "k2")),
+        headers=dice.choice(({}, {"a": "1"}, {"a": BIG})),
+        keep_result=dice.random() < 0.8,
+        restartable=dice.random() < 0.5,
+    )
+
+
+def claim(stage: Stage) -> None:
+    """A worker claims; without its types published it publishes them and tries again."""
+    worker, build = stage.dice.choice((("w1", OLD_TYPES), ("w2", TYPES), ("w3", TYPES)))
+    digest = stage.digests.get(build) or stage.announce(build)
+    call = Take(worker, stage.name("c"), stage.dice.choice((1, 2, 5, 100)), build, digest)
+    answer = stage.ask(call)
+    if answer is not None and answer.status is ClaimStatus.TYPES:
+        stage.announce(build)
+        answer = stage.ask(call)
+    stage.hold(answer.claims if answer is not None else ())
+
+
+def claim_again(stage: Stage) -> None:
+    """A worker that had no answer to a claim asks again under the same token, for as long as it takes."""
+    answer = stage.ask_again()
+    stage.hold(answer.claims if answer is not None else ())
+
+
+def renew(stage: Stage) -> None:
+    """A worker's heartbeat, for all it holds or thinks it holds."""
+    if claims := stage.holdings():
+        overdue = frozenset(claim.key for claim in claims if stage.dice.random() < 0.3)
+        stage.send(Renew(tuple(claims), overdue), late=True)
+
+
+def finalize(stage: Stage) -> None:
+    """A worker ends some of its executions."""
+    claims = stage.draw(3)
+    items = [(claim, _some_end(stage, claim)) for claim in claims]
+    if items and stage.dice.random() < 0.1:
+        items.append(items[0])
+    if items:
+        stage.send(Finalize(tuple(items)), late=True)
+
+
+def _some_end(stage: Stage, claim: Claim) -> Transition:
+    """Most ends lead to another execution: that is where stale ones can do harm."""
+    dice = stage.dice
+    error = AttemptError("ValueError", "it did not work", attempt=claim.attempt)
+    success = dice.choice((Succeed(None), Succeed(b"1"), Succeed(b'"%s"' % BIG.encode()), Succeed(b'"cut', 5_000)))
+    again = Reschedule(error, dice.choice((0, 0, 0, 1_000, 20_000)))
+    later = Postpone(dice.choice((0, 0, 5_000)))
+    refused = Block(f"unknown_task_type:{claim.type}")
+    ends = (success, again, DeadLetter(error, "max_attempts"), Cancel(error), Release(), later, refused)
+    return dice.choices(ends, (5, 5, 1.5, 1, 2, 2, 1))[0]
+
+
+def crash(stage: Stage) -> None:
+    """A worker dies with all that it holds."""
+    stage.drop(stage.dice.choice(("w1", "w2", "w3", "r1", "r2")))
+
+
+def zombie(stage: Stage) -> None:
+    """An execution that everybody gave up goes on: it renews its lease or ends its task."""
+    if held := stage.zombie():
+        if stage.dice.random() < 0.5:
+            stage.send(Renew((held,)))
+        else:
+            stage.send(Finalize(((held, _some_end(stage, held)),)))
+
+
+def reclaim(stage: Stage) -> None:
+    """A reaper takes expired leases over, and decides now, later, or never."""
+    reaper = stage.dice.choice(("r1", "r2"))
+    claims = stage.send(Reclaim(reaper, stage.name("r"))) or []
+    if stage.dice.random() < 0.6:
+        decide_all(stage, claims)
+    else:
+        stage.hold(claims)
+
+
+def decide_all(stage: Stage, claims: list[Claim]) -> None:
+    """Ask the policy what becomes of tasks whose lease expired, and record it."""
+    items = [(claim, _verdict(stage, claim)) for claim in claims]
+    if items:
+        stage.send(Finalize(tuple(items)), late=True)
+
+
+def _verdict(stage: Stage, claim: Claim) -> Transition:
+    outcome = LeaseExpired(AttemptError("LeaseExpired", "the worker fell silent", attempt=claim.attempt))
+    most = stage.world.promises.settings.max_lease_expiries
+    return decide(claim, outcome, luck=stage.dice.uniform(-1, 1), max_lease_expiries=most)
+
+
+def cancel(stage: Stage) -> None:
+    """An operator cancels a task."""
+    if task_id := stage.some_task():
+        stage.send(CancelTask(task_id, stage.name("q")), late=True)
+
+
+def requeue(stage: Stage) -> None:
+    """An operator requeues a task, now and then one whose idempotency key is another's by now."""
+    lost_key = stage.some_task_without_its_key() if stage.dice.random() < 0.3 else None
+    if task_id := lost_key or stage.some_task(ended=0.8):
+        stage.send(RequeueTask(task_id, stage.name("q")), late=True)
+
+
+def discard(stage: Stage) -> None:
+    """An operator discards a task."""
+    if task_id := stage.some_task(ended=0.8):
+        stage.send(DiscardTask(task_id, stage.name("q")), late=True)
+
+
+def run_now(stage: Stage) -> None:
+    """An operator starts a delayed task early."""
+    if task_id := stage.some_task():
+        stage.send(RunNow(task_id, stage.name("q")), late=True)
+
+
+def reprioritise(stage: Stage) -> None:
+    """An operator changes a task's priority."""
+    if task_id := stage.some_task():
+        stage.send(Reprioritise(task_id, stage.dice.randrange(10), stage.name("q")), late=True)
+
+
+def purge(stage: Stage) -> None:
+    """An operator empties the queue."""
+    stage.send(Purge(stage.dice.random() < 0.5, stage.name("q")))
+
+
+def pause(stage: Stage) -> None:
+    """An operator pauses the queue."""
+    stage.send(Pause(stage.dice.choice((None, 30_000)), stage.name("q")), late=True)
+
+
+def resume(stage: Stage) -> None:
+    """An operator resumes the queue."""
+    stage.send(Resume(stage.name("q")), late=True)
+
+
+def promote(stage: Stage) -> None:
+    """The scheduler makes due tasks available."""
+    stage.send(Promote())
+
+
+def trim(stage: Stage) -> None:
+    """The leader trims."""
+    stage.send(Trim())
+
+
+def sweep(stage: Stage) -> None:
+    """The leader sweeps."""
+    stage.send(Sweep())
+
+
+def retire(stage: Stage) -> None:
+    """The leader forgets consumers."""
+    stage.send(Retire())
+
+
+def announce(stage: Stage) -> None:
+    """Workers publish their types."""
+    stage.announce(stage.dice.choice((OLD_TYPES, TYPES)))
+
+
+def watch_time_pass(stage: Stage) -> None:
+    """Time passes, or the clock jumps."""
+    stage.send(Advance(stage.dice.choices(JUMPS_MS, JUMP_WEIGHTS)[0]))
+
+
+def meet_again(stage: Stage) -> None:
+    """A call that was under way all the time arrives once more."""
+    stage.deliver_late()
+
+
+OPERATIONS = (
+    Operation(submit, 4),
+    Operation(claim, 6.5),
+    Operation(claim_again, 1.5),
+    Operation(renew, 4),
+    Operation(finalize, 7),
+    Operation(crash, 1.5),
+    Operation(zombie, 3),
+    Operation(reclaim, 4),
+    Operation(cancel, 2),
+    Operation(requeue, 1.5),
+    Operation(discard, 0.4),
+    Operation(run_now, 0.7),
+    Operation(reprioritise, 0.7),
+    Operation(purge, 0.4),
+    Operation(pause, 0.15),
+    Operation(resume, 0.8),
+    Operation(promote, 3),
+    Operation(trim, 1),
+    Operation(sweep, 0.3),
+    Operation(retire, 0.5),
+    Operation(announce, 0.4),
+    Operation(watch_time_pass, 5),
+    Operation(meet_again, 2),
+    Operation(hurt, 0, damage=1),
+    Operation(harm, 0, damage=1),
+)

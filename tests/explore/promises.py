@@ -1,0 +1,205 @@
+"""What was promised so far, in plain Python. The explorer compares it with what Redis holds after each call."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from dtq_engine.config import Settings
+from dtq_engine.model import NewTask, TaskStatus
+from tests.explore.snapshot import Snapshot
+
+GUARD_MS = 60_000
+"""No finished task goes within this time of its end, so that a call sent again still meets its record."""
+
+SLACK_MS = 2_500
+"""`shift` removes keys that would expire within 2 s."""
+
+LIVING = frozenset(status for status in TaskStatus if not status.is_final)
+
+
+class Violation(AssertionError):
+    """Raised when Redis holds, or a call answers, something else than was promised."""
+
+
+def expect(holds: bool, promise: str, *details: object) -> None:
+    """Raise Violation unless the promise holds."""
+    if not holds:
+        raise Violation(f"{promise}: " + ", ".join(map(repr, details)))
+
+
+@dataclass(slots=True)
+class Known:
+    """One accepted task, as it must be by all that was answered so far. `status` None: its record has gone."""
+
+    task: NewTask
+    status: TaskStatus | None
+    priority: int
+    token: str = ""
+    is_reaped: bool = False
+    attempt: int = 0
+    previous_attempts: int = 0
+    restarts: int = 0
+    expiries: int = 0
+    fence: int = 0
+    started: bool = False
+    cancel_requested: bool = False
+    has_result: bool = False
+    expires: bool = True
+    blocked_ms: tuple[int, int] | None = None
+    ended_ms: int = 0
+    ended_at_ms: int = 0
+    outcome: TaskStatus | None = None
+    discarded: bool = False
+    last_token: str = ""
+    recorded: set[str] = field(default_factory=set)
+
+    @property
+    def is_living(self) -> bool:
+        """Whether it has yet to reach its outcome."""
+        return self.status is not None and not self.status.is_final
+
+    def started_under(self, token: str) -> None:
+        """A claim started it."""
+        self.token, self.started, self.is_reaped = token, True, False
+        self.attempt += 1
+        self.fence += 1
+
+    def reaped_under(self, token: str) -> None:
+        """A reaper took it over."""
+        if not self.is_reaped:
+            self.restarts += 1
+            self.expiries += 1
+        self.token, self.is_reaped = token, True
+        self.fence += 1
+
+    def outcome_recorded(self) -> None:
+        """What its execution came to was accepted."""
+        self.recorded.add(self.token)
+        self.last_token, self.token = self.token, ""
+
+    def begin_again(self) -> None:
+        """An operator requeued it: a new life."""
+        self.previous_attempts += self.attempt
+        self.attempt = self.restarts = self.expiries = 0
+        self.started = self.cancel_requested = self.is_reaped = self.expires = False
+        self.last_token, self.blocked_ms = "", None
+
+
+@dataclass(slots=True)
+class Key:
+    """An idempotency key: whose it is, and what it was given for."""
+
+    task_id: str
+    type: str
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Promises:
+    """All that one queue has promised. A call says which tasks it may change (`allow`); no other may change."""
+
+    settings: Settings
+    tasks: dict[str, Known] = field(default_factory=dict)
+    keys: dict[str, Key] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, object] = field(default_factory=dict)
+    claims: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    accepted: int = 0
+    forgotten: int = 0
+    leader_looks_ms: int = 0
+    elapsed_ms: int = 0
+    went_back: bool = False
+    pause_ran_out: bool = False
+    is_damaged: bool = False
+    strays: set[tuple[int, str]] = field(default_factory=set)
+    stray_members: set[tuple[TaskStatus, str]] = field(default_factory=set)
+    abandoned: set[tuple[int, str]] = field(default_factory=set)
+    allowed: dict[str, set[TaskStatus | None]] = field(default_factory=dict)
+
+    def copy(self) -> "Promises":
+        """The same promises, to go on from separately."""
+        return replace(
+            self,
+            tasks={task_id: replace(known, recorded=set(known.recorded)) for task_id, known in self.tasks.items()},
+            keys=dict(self.keys),
+            counts=self.counts.copy(),
+            events=self.events.copy(),
+            answers=dict(self.answers),
+            claims=dict(self.claims),
+            strays=set(self.strays),
+            stray_members=set(self.stray_members),
+            abandoned=set(self.abandoned),
+            allowed={},
+        )
+
+    def find(self, task_id: str) -> Known | None:
+        """The task, if it was accepted and its record must still be there."""
+        known = self.tasks.get(task_id)
+        return known if known is not None and known.status is not None else None
+
+    def accept(self, task: NewTask, status: TaskStatus) -> None:
+        """A task was accepted under a new id, or under the id of one that is gone."""
+        self.forgotten += task.id in self.tasks
+        self.tasks[task.id] = Known(task, status, task.priority)
+        self.accepted += 1
+        if task.idempotency_key is not None:
+            self.keys[task.idempotency_key] = Key(task.id, task.type, task.payload)
+        self.count(task, "submitted")
+        self.events["TASK_QUEUED"] += 1
+
+    def count(self, task: NewTask, name: str) -> None:
+        """One more transition that the counters must show."""
+        self.counts[f"{task.type} {name}"] += 1
+
+    def allow(self, task_id: str, *statuses: TaskStatus | None) -> None:
+        """This call may leave the task in one of these statuses."""
+        self.allowed.setdefault(task_id, set()).update(statuses)
+
+    def reconcile(self, after: Snapshot) -> None:
+        """Take over what the call made of the tasks; raises Violation for what it was not allowed to do."""
+        for task_id, known in self.tasks.items():
+            actual = after.status(task_id)
+            may_be = self.allowed.get(task_id) or {known.status}
+            if actual not in may_be:
+                excused = actual is None and task_id not in after.records and self._may_be_gone(known, after)
+                expect(excused, f"task {task_id} changed as it must not", known.status, actual, may_be)
+            if actual != known.status:
+                self._moved(known, actual, after)
+        self.allowed = {}
+        self._forget_keys(after)
+
+    def _moved(self, known: Known, actual: TaskStatus | None, after: Snapshot) -> None:
+        known.status = actual
+        if actual is not None:
+            self.stray_members.discard((actual, known.task.id))
+        if actual is not None and actual.is_final:
+            known.ended_ms = int(after.records[known.task.id].get("F", "0"))
+            known.ended_at_ms = self.elapsed_ms
+            known.outcome, known.token = actual, ""
+            self.count(known.task, actual.value)
+            self.events[f"TASK_{actual.name}"] += 1
+
+    def age_ms(self, known: Known) -> int:
+        """How long ago a task ended, whatever the clock says."""
+        return self.elapsed_ms - known.ended_at_ms + SLACK_MS
+
+    def _may_be_gone(self, known: Known, after: Snapshot) -> bool:
+        """Whether trimming or its time to live may have taken a finished task."""
+        if known.status is None or not known.status.is_final:
+            return False
+        settings, age = self.settings, self.age_ms(known)
+        if known.status is TaskStatus.DEAD_LETTERED:
+            excess = len(after.letters) >= settings.dlq_maxlen
+            return age >= GUARD_MS and (excess or age >= settings.dlq_retention_s * 1000)
+        if known.status is not TaskStatus.SUCCEEDED:
+            return age >= max(GUARD_MS, settings.task_retention_s * 1000)
+        guard = max(GUARD_MS, settings.result_retention_s * 1000 if known.has_result else 0)
+        excess = len(after.ended[TaskStatus.SUCCEEDED]) >= settings.keep_succeeded
+        return age >= guard and (excess or age >= settings.task_retention_s * 1000)
+
+    def _forget_keys(self, after: Snapshot) -> None:
+        """Idempotency keys go when their time is over, never before."""
+        for name in [name for name in self.keys if name not in after.idempotency]:
+            known = self.tasks[self.keys.pop(name).task_id]
+            is_over = not known.is_living and self.age_ms(known) >= self.settings.idem_ttl_s * 1000
+            expect(is_over, f"idempotency key {name} was forgotten too early", known.task.id, known.status)

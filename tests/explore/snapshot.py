@@ -1,0 +1,197 @@
+"""All that Redis holds for one queue at one moment, read in one call and put in order."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dtq_engine.keys import Keys
+from dtq_engine.model import FINAL, TaskStatus
+from dtq_engine.store.records import STATES
+
+QUEUE = "default"
+LETTERS: Mapping[TaskStatus, str] = {status: letter for letter, status in STATES.items()}
+SATELLITES = {"payload": "p", "headers": "h", "errors": "e", "result": "r"}
+SCHEDULES = {
+    "schedule": TaskStatus.PENDING,
+    "retry:schedule": TaskStatus.RETRYING,
+    "blocked": TaskStatus.BLOCKED,
+}
+INDEXES = {f"tasks:{status.value}": status for status in FINAL}
+
+_FOLDER = Path(__file__).parent
+SNAPSHOT = (_FOLDER / "snapshot.lua").read_text(encoding="utf-8")
+SHIFT = (_FOLDER / "shift.lua").read_text(encoding="utf-8")
+
+Record = Mapping[str, str]
+
+
+class Lease(NamedTuple):
+    """A pending delivery: whose it is and since how long."""
+
+    worker: str
+    idle_ms: int
+
+
+class Entry(NamedTuple):
+    """A delivery in a stream, in the order of delivery: most urgent band first, oldest first."""
+
+    band: int
+    order: tuple[int, int]
+    task_id: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.order[0]}-{self.order[1]}"
+
+
+class Held(NamedTuple):
+    """What an idempotency key says: fingerprint, task and state (`L`: it lives)."""
+
+    print: str
+    task_id: str
+    state: str
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One queue; times are ms by its movable clock, times to live are -1 where there is none."""
+
+    now_ms: int
+    records: dict[str, Record] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    leases: dict[tuple[int, str], Lease] = field(default_factory=dict)
+    delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
+    waiting: dict[TaskStatus, dict[str, int]] = field(default_factory=dict)
+    ended: dict[TaskStatus, dict[str, int]] = field(default_factory=dict)
+    letters: dict[str, Record] = field(default_factory=dict)
+    satellites: dict[str, dict[str, int]] = field(default_factory=dict)
+    idempotency: dict[str, Held] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+    events: list[tuple[int, list[str]]] = field(default_factory=list)
+    types: set[str] = field(default_factory=set)
+    memos: set[str] = field(default_factory=set)
+    wakes: int = 0
+    schedule_wakes: int = 0
+    paused: bool = False
+    ttl: dict[str, int] = field(default_factory=dict)
+    strange: list[str] = field(default_factory=list)
+
+    def status(self, task_id: str) -> TaskStatus | None:
+        """The status in a task's record; None without one."""
+        record = self.records.get(task_id)
+        return None if record is None else STATES.get(record.get("s", ""))
+
+    def is_undelivered(self, entry: Entry) -> bool:
+        """Whether the group will deliver this entry."""
+        return entry.order > self.delivered.get(entry.band, (-1, -1))
+
+    def startable(self) -> list[Entry]:
+        """The deliveries that a claim may start a task from, in the order in which it should."""
+        return [
+            entry
+            for entry in sorted(self.entries, key=lambda entry: (-entry.band, entry.order))
+            if self.is_undelivered(entry)
+            and self.status(entry.task_id) is TaskStatus.QUEUED
+            and self.records[entry.task_id].get("e") == entry.id
+        ]
+
+    def depth(self) -> int:
+        """What counts against the limit of a queue's depth."""
+        return len(self.entries) + sum(map(len, self.waiting.values()))
+
+
+def look(client: Any, keys: Keys, last_event: int) -> Snapshot:
+    """Read everything under the prefix; of the event log only what came after number `last_event`."""
+    reply = client.eval(SNAPSHOT, 2, keys.clock(QUEUE), keys.events(QUEUE), keys.prefix, last_event)
+    snapshot = Snapshot(now_ms=int(reply[0]))
+    for status in SCHEDULES.values():
+        snapshot.waiting[status] = {}
+    for status in FINAL:
+        snapshot.ended[status] = {}
+    for letter in SATELLITES.values():
+        snapshot.satellites[letter] = {}
+    for name, _, ttl, contents in reply[1:]:
+        _place(snapshot, name.removeprefix(f"{keys.prefix}:"), int(ttl), contents)
+    return snapshot
+
+
+def shift(client: Any, keys: Keys, ms: int) -> None:
+    """Let `ms` pass for everything under the prefix; less than 0 for a clock that jumps back."""
+    client.eval(SHIFT, 1, keys.clock(QUEUE), keys.prefix, ms)
+
+
+def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
+    kind, _, rest = name.partition(f":{{{QUEUE}}}")
+    rest = rest.removeprefix(":")
+    if kind == "task":
+        snapshot.records[rest], snapshot.ttl[rest] = _pairs(contents), ttl
+    elif kind in SATELLITES:
+        snapshot.satellites[SATELLITES[kind]][rest] = ttl
+    elif kind in SCHEDULES:
+        snapshot.waiting[SCHEDULES[kind]] = _scores(contents)
+    elif kind in INDEXES:
+        snapshot.ended[INDEXES[kind]] = _scores(contents)
+    elif kind == "stream" and rest.startswith("p"):
+        _place_band(snapshot, int(rest[1:]), *contents)
+    else:
+        _place_other(snapshot, kind, rest, ttl, contents)
+
+
+def _place_band(snapshot: Snapshot, band: int, entries: Any, pending: Any, delivered: str) -> None:
+    snapshot.entries += [Entry(band, _order(entry), fields[1]) for entry, fields in entries]
+    snapshot.leases |= {(band, entry): Lease(worker, int(idle)) for entry, worker, idle, _ in pending}
+    if delivered:
+        snapshot.delivered[band] = _order(delivered)
+
+
+def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: Any) -> None:
+    """What there is once in a queue, and what expires."""
+    match kind:
+        case "idempotency":
+            snapshot.idempotency[rest] = Held(*contents.split(" "))
+            snapshot.ttl[f"idempotency {rest}"] = ttl
+        case "stream:dead-letter":
+            snapshot.letters = {entry: _pairs(fields) for entry, fields in contents[0]}
+        case "stream:events":
+            snapshot.events = list(_numbered(contents)) if isinstance(contents, list) else []
+        case "counters":
+            snapshot.counters = {name: int(number) for name, number in _pairs(contents).items()}
+        case "types" | "claim" | "request" if ttl > 0:
+            (snapshot.types if kind == "types" else snapshot.memos).add(rest)
+        case _:
+            _place_mark(snapshot, f"{kind}:{rest}".strip(":"), contents)
+
+
+def _place_mark(snapshot: Snapshot, name: str, contents: Any) -> None:
+    """Marks that are there or not, and lists of which only the length counts."""
+    match name:
+        case "wake":
+            snapshot.wakes = len(contents)
+        case "wake:schedule":
+            snapshot.schedule_wakes = len(contents)
+        case "queue:paused":
+            snapshot.paused = True
+        case "queue" | "queues" | "stream:audit" | "pulse" | "clock":
+            pass
+        case _:
+            snapshot.strange.append(name)
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _scores(flat: list[str]) -> dict[str, int]:
+    return {member: int(float(score)) for member, score in _pairs(flat).items()}
+
+
+def _order(entry: str) -> tuple[int, int]:
+    ms, _, sequence = entry.partition("-")
+    return int(ms), int(sequence)
+
+
+def _numbered(entries: Any) -> Iterator[tuple[int, list[str]]]:
+    """Log entries as the number of the last event in each, and the events' kinds."""
+    for entry, fields in entries:
+        yield _order(entry)[0], [line.split(" ")[0] for line in _pairs(fields)["d"].split("\n")]

@@ -1,0 +1,142 @@
+"""One queue on a real server beside what it has promised: each call is judged, and followed by all the checks."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import redis
+
+from dtq_engine.config import Settings
+from dtq_engine.connection import connect
+from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.errors import DtqError, RedisRefused
+from dtq_engine.store import Store
+from tests.explore.calls.base import Call, Seen
+from tests.explore.checks import check
+from tests.explore.promises import Promises, Violation, expect
+from tests.explore.snapshot import QUEUE, Snapshot, look
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A world at one moment, to go back to."""
+
+    keys: tuple[tuple[bytes, int, bytes], ...]
+    promises: Promises
+    now: Snapshot
+    last_event: int
+    log: Counter[str]
+
+
+class World:
+    """A queue, the promises, and the history of calls so far."""
+
+    def __init__(self, store: Store, client: Any, settings: Settings) -> None:
+        self.store = store
+        self.client = client
+        self.promises = Promises(settings)
+        self.history: list[str] = []
+        self._last_event = 0
+        self._log: Counter[str] = Counter()
+        self.now = self._look()
+
+    def perform(self, call: Call, *, checked: bool = True) -> Any:
+        """Send a call, judge its answer, and check all that must hold; raises Violation.
+
+        Not `checked`: damage was done, and what is to repair it is yet to come.
+        """
+        self.history.append(f"{len(self.history) + 1:4} {call!r}")
+        try:
+            answer = call.run(self.store)
+        except (RedisRefused, redis.RedisError) as error:
+            raise Violation(f"a script failed: {error}") from error
+        except DtqError as error:
+            answer = error
+        self.history[-1] += f"  →  {_brief(answer)}"
+        seen = Seen(self.now, self._look())
+        self.now = seen.after
+        call.learn(self.promises, answer, seen)
+        self.promises.reconcile(seen.after)
+        if checked:
+            check(seen.after, self.promises, self._log)
+        return answer
+
+    def note(self, text: str) -> None:
+        """Add a line to the history for something that is no call."""
+        self.history.append(f"{len(self.history) + 1:4} {text}")
+
+    def refresh(self) -> None:
+        """Look again after something that was no call."""
+        self.now = self._look()
+
+    def save(self) -> Saved:
+        """This moment, but for the pulse: going back to it must not look as if Redis had stood still."""
+        plain = self.store.connection.client
+        pulse = self.store.keys.pulse(QUEUE).encode()
+        names = sorted(name for name in plain.keys("*") if name != pulse)
+        pipe = plain.pipeline(transaction=False)
+        for name in names:
+            pipe.pttl(name).dump(name)
+        replies = pipe.execute()
+        keys = tuple(zip(names, (max(0, ttl) for ttl in replies[::2]), replies[1::2], strict=True))
+        return Saved(keys, self.promises.copy(), self.now, self._last_event, self._log.copy())
+
+    def restore(self, saved: Saved) -> None:
+        """Go back to a moment that was saved."""
+        pipe = self.store.connection.client.pipeline(transaction=False)
+        pipe.flushall()
+        for name, ttl, value in saved.keys:
+            pipe.restore(name, ttl, value)
+        pipe.execute()
+        self.promises, self.now = saved.promises.copy(), saved.now
+        self._last_event, self._log = saved.last_event, saved.log.copy()
+
+    def _look(self) -> Snapshot:
+        snapshot = look(self.client, self.store.keys, self._last_event)
+        for last, kinds in snapshot.events:
+            expect(last == self._last_event + len(kinds), "event numbers have no gap", self._last_event, last, kinds)
+            self._last_event = last
+            self._log.update(kinds)
+        return snapshot
+
+
+def _brief(answer: Any) -> str:
+    text = repr(answer)
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+class Server:
+    """A server of one's own, emptied for each new world."""
+
+    def __init__(self, url: str) -> None:
+        self._settings = Settings(redis_url=url)
+        self._connection = connect(self._settings)
+        self.client = redis.Redis.from_url(url, protocol=2, decode_responses=True)
+
+    def new_world(self, **settings: Any) -> World:
+        """An empty world with these settings."""
+        self.client.flushall()
+        chosen = replace(self._settings, **settings)
+        return World(Store(self._connection, chosen), self.client, chosen)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+        self.client.close()
+
+
+@contextmanager
+def own_server(binary: str | None = None) -> Iterator[Server]:
+    """Start a server, Valkey or another `binary`, for as long as the context lasts."""
+    with TemporaryDirectory(prefix="dtq-explore-") as folder:
+        path = None if binary is None else Path(binary)
+        with EmbeddedValkey(Path(folder), appendonly=False, binary=path, options={"save": ""}) as valkey:
+            server = Server(valkey.url)
+            try:
+                yield server
+            finally:
+                server.close()

@@ -1,0 +1,73 @@
+"""Two releases side by side: what one of them cannot run waits for the other."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dtq_engine import Dtq, Settings
+from dtq_engine.worker import Worker
+from tests.support.waiting import wait_until
+
+
+def release(settings: Settings, queue: str, *, new: bool) -> tuple[Dtq, Worker]:
+    """A worker of the old release, whose `mail` takes `to`, or of the new one, whose `mail` takes `address`."""
+    app = Dtq(replace(settings, worker_queues=(queue,)))
+
+    def old_mail(to: str) -> str:
+        return f"old {to}"
+
+    def new_mail(address: str) -> str:
+        return f"new {address}"
+
+    app.task("mail")(new_mail if new else old_mail)
+    return app, Worker(app, app.settings)
+
+
+@pytest.mark.drains
+def test_a_payload_that_only_the_new_release_can_read_waits_for_it(app: Dtq, quick: Settings) -> None:
+    old_app, old = release(quick, "default", new=False)
+    new_app, elsewhere = release(quick, "other", new=True)
+    elsewhere.start()
+    old.start()
+    handle = new_app.named("mail").submit(address="ann")
+    wait_until(lambda: handle.info().reason == "payload_misfit:mail")
+    task = handle.info()
+    assert (task.status, task.attempt, task.errors) == ("blocked", 0, ())
+    _, new = release(quick, "default", new=True)
+    old.stop()
+    old.join(10)
+    new.start()
+    assert handle.result(timeout=10) == "new ann"
+    for worker in (elsewhere, new):
+        worker.stop()
+        worker.join(10)
+    for each in (old_app, new_app):
+        each.close()
+
+
+@pytest.mark.drains
+def test_a_payload_that_all_agree_is_wrong_fails_at_once(app: Dtq, quick: Settings, start: Any) -> None:
+    @app.task("mail")
+    def mail(to: str) -> None: ...
+
+    stranger = Dtq(app.settings)
+    handle = stranger.named("mail").submit(address="ann")
+    start()
+    wait_until(lambda: handle.status().is_final)
+    task = handle.info()
+    assert (task.status, task.reason, task.errors[0].type) == ("dead_lettered", "permanent", "BadPayload")
+    stranger.close()
+
+
+def test_builds_that_differ_in_a_parameter_tell_so_by_their_schemas() -> None:
+    def schema(fn: Any) -> str:
+        app = Dtq(Settings())
+        app.task("mail")(fn)
+        return app.registry.schemas()["mail"]
+
+    def one(to: str) -> None: ...
+    def same(to: str) -> None: ...
+    def other(to: int) -> None: ...
+
+    assert schema(one) == schema(same) != schema(other)
