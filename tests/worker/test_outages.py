@@ -19,6 +19,7 @@ from dtq_engine.errors import RedisUnavailable
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.scheduler import LOCK_MS
 from tests.support.leaks import Leaks
+from tests.support.servers import plain
 from tests.support.waiting import wait_until
 from tests.worker.processes import Crew, WorkerProcess
 
@@ -61,7 +62,7 @@ class Site:
         self.server = server
         self.app = Dtq(settings)
         self.crew = crew
-        self.client: Any = redis.Redis.from_url(server.url, protocol=2)
+        self.client: Any = redis.Redis.from_url(plain(server.url), protocol=2)
 
     def status(self, handle: Handle[Any]) -> TaskStatus | None:
         try:
@@ -126,7 +127,7 @@ def read_only(site: Site) -> Iterator[None]:
 @contextmanager
 def busy(site: Site) -> Iterator[None]:
     """The server runs somebody's endless script."""
-    with redis.Redis.from_url(site.server.url, socket_timeout=60) as other:
+    with redis.Redis.from_url(plain(site.server.url), socket_timeout=60) as other:
 
         def hog() -> None:
             with pytest.raises(redis.RedisError):

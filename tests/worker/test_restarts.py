@@ -64,7 +64,7 @@ def test_ten_restarts_under_a_stream_of_tasks_lose_nothing_and_burn_nothing(app:
         wait_until(lambda: app.store.inspect.queue("default").running)
         process.signal(signal.SIGTERM)
         leaving, process = process, start(ready=False)
-        assert leaving.wait(3) == 0
+        assert leaving.wait(10) == 0
         process.wait_until_ready()
     tasks = [ended(handle) for handle in handles]
     assert {task.status for task in tasks} == {TaskStatus.SUCCEEDED}
