@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dtq_engine.connection import Connection
 
@@ -25,8 +25,15 @@ class ServerFacts:
 
 
 def look(connection: Connection) -> ServerFacts:
-    """Ask the server (in a cluster: one node of it). Raises RedisUnavailable."""
-    return read(_info(connection))
+    """Ask the server; of a cluster's nodes the least favourable answers count. Raises RedisUnavailable."""
+    facts = [read(_info(node)) for node in connection.nodes()]
+    evicting = [each for each in facts if each.eviction.startswith("allkeys")]
+    return replace(
+        (evicting or facts)[0],
+        run_id=" ".join(each.run_id for each in facts),
+        uptime_s=min(each.uptime_s for each in facts),
+        persists=all(each.persists for each in facts),
+    )
 
 
 def read(info: Mapping[str, str]) -> ServerFacts:
@@ -44,9 +51,6 @@ def read(info: Mapping[str, str]) -> ServerFacts:
 
 
 def _info(connection: Connection) -> dict[str, str]:
-    if connection.is_cluster:
-        fields: dict[str, object] = connection.client.info(target_nodes="random")
-        return {name: str(value) for name, value in fields.items()}
     text: bytes = connection.call("INFO")
     lines = text.decode("utf-8", "replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

@@ -16,6 +16,7 @@ from dtq_engine.links import key_of
 from dtq_engine.model import Settled
 from dtq_engine.store import Store
 from dtq_engine.worker import Worker
+from dtq_engine.worker.server import look
 from tests.servers.nodes import Cluster
 from tests.store.hand import Hand
 from tests.support.servers import free_port
@@ -134,6 +135,18 @@ def test_what_a_script_publishes_on_one_node_is_heard_on_every_other(cluster, st
             hand.end(claim)
             assert wait_until(partial(messages.get, 0.5))[1] == b"a succeeded"
         store.connection.call("DEL", store.keys.task("q1", "a"))
+
+
+def test_a_look_at_the_server_sees_every_node(cluster: Cluster, store: Store):
+    facts = look(store.connection)
+    assert len(facts.run_id.split()) == 3
+    assert facts.run_id == look(store.connection).run_id
+    assert not facts.persists
+    cluster.primaries[2].ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        assert look(store.connection).eviction == "allkeys-lru"
+    finally:
+        cluster.primaries[2].ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
 # The map of slots
