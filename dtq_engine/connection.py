@@ -36,7 +36,7 @@ from dtq_engine.subscription import Subscription, unavailable
 CONNECT_TIMEOUT_S = 1.5
 REPLY_TIMEOUT_S = 1.9
 BLOCKING_GRACE_S = 2.0
-LOOK_S = 0.025
+LOOK_S = 0.05
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
 NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN")
 

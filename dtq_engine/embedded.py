@@ -17,6 +17,7 @@ from dtq_engine.errors import ConfigurationError, RedisUnavailable
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 0.5
 PORT_TRIES = 5
 
 # PR_SET_PDEATHSIG outlives exec. Set by a go-between rather than by preexec_fn, which may deadlock in a
@@ -185,14 +186,20 @@ def _take(directory: Path) -> int:
     """The lock of a directory, as an open file; it is free again when all processes that inherited it have ended."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise ConfigurationError(
-            [f"{directory} is in use by another embedded Valkey: stop that one, or choose another directory."]
-        ) from error
-    return lock
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # A server that was killed is seen to be gone before the last of its threads lets go of its files.
+            if time.monotonic() < deadline:
+                time.sleep(0.02)
+                continue
+            os.close(lock)
+            raise ConfigurationError(
+                [f"{directory} is in use by another embedded Valkey: stop that one, or choose another directory."]
+            ) from error
+        return lock
 
 
 def _free_port() -> int:
