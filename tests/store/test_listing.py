@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -96,7 +97,8 @@ def test_bands_and_queues_are_merged_by_time(store):
     found = listed(store, 7)
     assert sorted(found) == [task.id for task in tasks]
     created = [store.inspect.get(task_id).created_ms for task_id in found]
-    assert created == sorted(created, reverse=True)
+    # Redis 7.0 reads its clock anew for the entry that follows the record, which can be a millisecond later.
+    assert all(newer >= older - 1 for newer, older in pairwise(created))
 
 
 def test_a_queue_lists_its_own_tasks_only(store):
