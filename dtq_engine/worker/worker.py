@@ -1,11 +1,13 @@
 """The worker's life, from start to exit."""
 
 import logging
+import math
 import os
 import re
 import secrets
 import socket
 import threading
+import time
 from queue import SimpleQueue
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ log = logging.getLogger("dtq.worker")
 
 EXIT_OK = 0
 EXIT_STUCK = 75
+LOOK_S = 0.5
 
 
 class Worker:
@@ -86,8 +89,11 @@ class Worker:
 
     def join(self, timeout_s: float | None = None) -> int:
         """Wait for the end that `stop` asks for; the exit code. Raises TimeoutError."""
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"the worker {self.id} still runs")
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        # In short waits: Python overlooks a signal that comes as the main thread is about to block in a lock.
+        while not self._ended.wait(min(LOOK_S, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"the worker {self.id} still runs")
         return self._code
 
     def describe(self) -> WorkerInfo:
