@@ -14,9 +14,9 @@ TWO := --numprocesses 2 --dist worksteal
 
 # $(call pytest,PYTHON,PLACES): as ARGS say; without ARGS all tests there, those that measure times alone.
 define pytest
-$(if $(ARGS),$(1) -m pytest $(2) $(ARGS),$(1) -m pytest $(2) $(TWO) -m "not alone" && $(1) -m pytest $(2) -m alone)
+$(if $(ARGS),$(1) -m pytest $(2) $(ARGS),$(1) -m pytest $(2) $(TWO) -m "not alone and not installs" && $(1) -m pytest $(2) -m alone)
 endef
-SOURCES := $(wildcard dtq_engine worker_main.py examples benchmarks tools tests)
+SOURCES := $(wildcard dtq_engine pytest_dtq.py webapp gunicorn.conf.py worker_main.py examples benchmarks tools tests)
 
 # The checkers must not look for newer releases of themselves: it costs a request and can fail.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -81,6 +81,14 @@ test-python: ## The tests without a worker on another Python (PYTHON=python3.13)
 		$(MAKE) --no-print-directory venv VENV=$(OTHER_VENV) PYTHON=$(OTHER) && \
 		$(OTHER_VENV)/bin/python -m pytest tests/unit tests/fundamentals tests/store $(or $(ARGS),$(TWO)); fi
 
+.PHONY: test-wheel
+test-wheel: venv ## Build the wheel, install it as its users do, and run it and every command of the README there
+	@$(PY) -m pytest tests/packaging $(ARGS)
+
+.PHONY: fuzz-http
+fuzz-http: venv ## Try to break the HTTP API by its own description (ARGS="--max-examples 300 --seed 7")
+	@$(PY) -m tools.fuzz_http $(ARGS)
+
 .PHONY: explore
 explore: venv ## Thousands of random histories of all scripts (ARGS="--histories 100 --seed 7")
 	@$(PY) -m tests.explore $(or $(ARGS),--histories 3000)
@@ -98,7 +106,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian: python3-venv)." >&2; exit 1; }
 	@echo "Installing into $(VENV), which takes a minute the first time ..."
-	@$(PY) -m pip install --quiet --editable '.[dev]'
+	@$(PY) -m pip install --quiet --editable '.[maintain]'
 	@touch $(STAMP)
 
 .PHONY: clean

@@ -10,6 +10,7 @@ from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import (
     ConfigurationError,
     DtqError,
+    HookFailed,
     IdempotencyConflict,
     IdempotencyMismatch,
     InvalidCursor,
@@ -21,6 +22,7 @@ from dtq_engine.errors import (
     NotJson,
     PayloadTooLarge,
     PermanentError,
+    ProcessDied,
     QueueFull,
     RedisDamaged,
     RedisRefused,
@@ -35,6 +37,8 @@ from dtq_engine.errors import (
     UnknownTaskType,
 )
 from dtq_engine.handle import Handle
+from dtq_engine.hooks import Failure
+from dtq_engine.ids import new_id
 from dtq_engine.model import (
     AttemptError,
     CancelOutcome,
@@ -46,10 +50,13 @@ from dtq_engine.model import (
     RetryPolicy,
     SubmitOutcome,
     Task,
+    TaskSchema,
     TaskStatus,
     WorkerInfo,
 )
 from dtq_engine.store import Store
+from dtq_engine.store.events import Event
+from dtq_engine.store.feed import EventFeed, EventGap, EventReplay
 
 __all__ = [
     "AttemptError",
@@ -58,7 +65,13 @@ __all__ = [
     "DeadLetterEntry",
     "Dtq",
     "DtqError",
+    "Event",
+    "EventFeed",
+    "EventGap",
+    "EventReplay",
+    "Failure",
     "Handle",
+    "HookFailed",
     "IdempotencyConflict",
     "IdempotencyMismatch",
     "InvalidCursor",
@@ -72,6 +85,7 @@ __all__ = [
     "Page",
     "PayloadTooLarge",
     "PermanentError",
+    "ProcessDied",
     "QueueFull",
     "QueueStats",
     "Receipt",
@@ -91,8 +105,10 @@ __all__ = [
     "TaskContext",
     "TaskFailed",
     "TaskNotFound",
+    "TaskSchema",
     "TaskStatus",
     "UnknownTaskType",
     "WorkerInfo",
     "load_app",
+    "new_id",
 ]

@@ -16,6 +16,8 @@ from dtq_engine import codec
 from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.signature import Signature
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
 _PLACE = re.compile(r" - at `(?P<place>.*)`$", re.DOTALL)
 _ARGUMENT = re.compile(r"\$\.(?P<name>\w+)")
 _ROOT = re.compile(r"(?P<what>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
@@ -33,8 +35,15 @@ class Arguments:
     @property
     def digest(self) -> str:
         """What tells these parameters from others: 16 hexadecimal digits of their JSON Schema's SHA-256."""
-        schema = msgspec.json.encode(msgspec.json.schema(self._struct), order="sorted")
-        return hashlib.sha256(schema).hexdigest()[:16]
+        return hashlib.sha256(msgspec.json.encode(self.schema(), order="sorted")).hexdigest()[:16]
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of a payload."""
+        (root, others), shared = msgspec.json.schema_components((self._struct, self._signature.others))
+        schema: dict[str, Any] = {"$schema": DIALECT} | shared.pop(root["$ref"].rpartition("/")[2]) | {"title": self._signature.task}
+        if self._signature.takes_others:
+            schema["additionalProperties"] = others
+        return schema | ({"$defs": shared} if shared else {})
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call with these arguments. Raises InvalidTask, which names the argument that is wrong."""

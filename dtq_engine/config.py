@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from dtq_engine.consistency import HEARTBEATS_PER_LEASE, contradictions
+from dtq_engine.credentials import api_keys, header, signing_key, users
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.kinds import KIND, Kind, choice, number, queue_names, redis_url, switch, text, whole
 
 PREFIX = "DTQ_"
-HEARTBEATS_PER_LEASE = 4
 
 _DAY = 86_400
 _YEARS = 10 * 365 * _DAY
@@ -29,6 +30,15 @@ class Settings:
     redis_url: str = field(
         default="redis://127.0.0.1:6379/0",
         metadata=redis_url("Where Redis (7.0 or later) or Valkey (7.2 or later) is.", "REDIS_TLS_URL", "REDIS_URL"),
+    )
+    redis_tls_verify: bool = field(
+        default=True, metadata=switch("Whether the certificate of a rediss:// server must be one that is trusted here.")
+    )
+    redis_connections: int = field(
+        default=2,
+        metadata=whole(
+            "How many calls to Redis one process makes at the same time, each by a socket of its own.", 1, 1000
+        ),
     )
     prefix: str = field(
         default="dtq",
@@ -74,7 +84,7 @@ class Settings:
     worker_id: str | None = field(
         default=None,
         metadata=text(
-            "The worker's name, unique among those alive; not set: made from host, process id and a random part.",
+            "The worker's name, unique among those alive; several processes add a number; not set: one is made up.",
             r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
             "1 to 64 letters, digits, '_', '.' or '-', the first a letter or digit",
             optional=True,
@@ -98,7 +108,7 @@ class Settings:
     alive_file: str | None = field(
         default=None,
         metadata=text(
-            "A file that a worker touches only while it makes progress, for a liveness check.",
+            "A file touched only while the worker, or each of several processes, makes progress: a liveness check.",
             r"[^\x00]{1,4096}",
             "the path of a file",
             optional=True,
@@ -108,6 +118,10 @@ class Settings:
     max_queue_depth: int = field(
         default=100_000,
         metadata=whole("How many unfinished tasks a queue holds before it refuses more; 0: no limit.", 0, 10**9),
+    )
+    submit_patience_s: float = field(
+        default=15,
+        metadata=number("How long a submit is sent again whose answer got lost; the web process: not at all.", 0, 15),
     )
     admit_memory_percent: int = field(
         default=85, metadata=whole("How full (percent of maxmemory) Redis may be before new tasks are refused.", 1, 100)
@@ -156,14 +170,41 @@ class Settings:
             "What a repeated idempotency key does: return the earlier task, or be rejected.", "return", "reject"
         ),
     )
-    dlq_enabled: bool = field(
-        default=True, metadata=switch("Whether tasks that failed for good are kept as dead letters.")
-    )
+    dlq_enabled: bool = field(default=True, metadata=switch("Whether tasks that failed for good are kept."))
     dlq_maxlen: int = field(default=10_000, metadata=whole("How many dead letters are kept per queue.", 1, 10**7))
     dlq_retention_s: int = field(default=15_552_000, metadata=whole("How long dead letters are kept.", 1, _YEARS))
     allow_eviction: bool = field(
         default=False, metadata=switch("Whether to run on a Redis that may evict keys at will, and so lose tasks.")
     )
+
+    secret_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=signing_key("What signs the sessions of the web pages; a new one ends them all."),
+    )
+    api_keys: tuple[str, ...] = field(
+        default=(), repr=False, metadata=api_keys("Which programs may use the HTTP API, by which keys.")
+    )
+    users: tuple[str, ...] = field(default=(), repr=False, metadata=users("Which people may use the web process."))
+    trusted_user_header: str | None = field(
+        default=None,
+        metadata=header("How a proxy names the user whom it has authenticated; it must let no such header in itself."),
+    )
+    trusted_proxies: int = field(
+        default=0, metadata=whole("How many proxies stand before the web process and add X-Forwarded headers.", 0, 10)
+    )
+    open: bool = field(default=False, metadata=switch("Whether the web process gives every right to everybody."))
+    viewers_see_payloads: bool = field(
+        default=False, metadata=switch("Whether the role viewer sees payloads, results and errors of tasks.")
+    )
+    web_threads: int = field(
+        default=64, metadata=whole("How many requests and open sockets a web process serves at a time.", 4, 1000)
+    )
+    web_wait_s: float = field(
+        default=60,
+        metadata=number("How long a request may wait for a task, at most; routers end it at their own limit.", 0, 60),
+    )
+    web_processes: int = field(default=1, metadata=whole("How many web processes one command starts.", 1, 64))
 
     log_level: str = field(
         default="INFO",
@@ -177,7 +218,7 @@ class Settings:
         """Raise ConfigurationError if values are wrong, whichever way they were given."""
         values = {name: getattr(self, name) for name in SETTINGS}
         problems = [_problem(variable(name), SETTINGS[name], value) for name, value in _wrong(values)]
-        if problems := problems or list(_contradictions(self)):
+        if problems := problems or list(contradictions(self)):
             raise ConfigurationError(problems)
 
     @classmethod
@@ -246,22 +287,3 @@ def _wrong(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 def _problem(source: str, kind: Kind, value: object) -> str:
     shown = "cannot be used" if kind.secret else f"cannot be {str(value)[:80]!r}"
     return f"{source} {shown}: set it to {kind.expects}."
-
-
-def _contradictions(settings: Settings) -> Iterator[str]:
-    if settings.heartbeat_interval_s * HEARTBEATS_PER_LEASE > settings.visibility_timeout_s:
-        yield (
-            f"DTQ_HEARTBEAT_INTERVAL_S ({settings.heartbeat_interval_s:g}) must fit {HEARTBEATS_PER_LEASE} times into "
-            f"DTQ_VISIBILITY_TIMEOUT_S ({settings.visibility_timeout_s:g}): lower the first or raise the second."
-        )
-    if settings.retry_base_delay_s > settings.retry_max_delay_s:
-        yield (
-            f"DTQ_RETRY_BASE_DELAY_S ({settings.retry_base_delay_s:g}) must not exceed "
-            f"DTQ_RETRY_MAX_DELAY_S ({settings.retry_max_delay_s:g}): lower the first or raise the second."
-        )
-    stray = set(settings.worker_queues) - set(settings.queues or settings.worker_queues)
-    if stray:
-        yield (
-            f"DTQ_WORKER_QUEUES names {', '.join(sorted(stray))}, which DTQ_QUEUES does not allow: "
-            "add to the second or remove from the first."
-        )

@@ -1,4 +1,4 @@
-"""How dtq talks to Redis: standalone, Sentinel and Cluster, over TCP, TLS or a Unix socket.
+"""How dtq talks to Redis, whatever kind of deployment it is.
 
 redis-py's own retries are off, because a script must be sent again under our rules: `Connection.call` resends
 until its patience ends and says whether the call may have been executed. Driver errors end here.
@@ -6,14 +6,11 @@ until its patience ends and says whether the call may have been executed. Driver
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Semaphore
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-import redis
-from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import (
     BusyLoadingError,
@@ -25,17 +22,16 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
-from redis.retry import Retry as NoRetry
-from redis.sentinel import Sentinel
 
+from dtq_engine.addresses import REPLY_TIMEOUT_S, linked, over_pool
 from dtq_engine.config import Settings
 from dtq_engine.errors import MemoryFull, RedisDamaged, RedisRefused, RedisUnavailable
-from dtq_engine.links import REFUSED, ClusterLink, Command, Link, NotSent, PoolLink, ReplyLost
+from dtq_engine.links import REFUSED, ClusterLink, Command, Link, NotSent, ReplyLost
 from dtq_engine.subscription import Subscription, unavailable
 
-CONNECT_TIMEOUT_S = 1.5
-REPLY_TIMEOUT_S = 1.9
 BLOCKING_GRACE_S = 2.0
+SEAT_S = 1.5
+UNLIMITED = 1_000_000
 LOOK_S = 0.05
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
 NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN")
@@ -52,9 +48,12 @@ class Patience:
 class Connection:
     """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork."""
 
-    def __init__(self, link: Link, database: int) -> None:
+    def __init__(self, link: Link, database: int, seats: Semaphore | None = None) -> None:
+        """With `seats` for all that goes on at the same time, and so for its sockets; blocking calls take none."""
         self.database = database
         self._link = link
+        self._seats = seats or Semaphore(UNLIMITED)
+        self._answered_at = 0.0
         self._closings = 0
 
     @property
@@ -73,7 +72,7 @@ class Connection:
     def nodes(self) -> "list[Connection]":
         """One connection to each node that holds keys of its own, for what no key leads to."""
         try:
-            return [Connection(link, self.database) for link in self._link.nodes()]
+            return [Connection(link, self.database, self._seats) for link in self._link.nodes()]
         except NotSent as error:
             raise unavailable(error) from error
 
@@ -101,14 +100,32 @@ class Connection:
 
     def once(self, *command: str | bytes | int | float, timeout_s: float = REPLY_TIMEOUT_S) -> Any:
         """Send a command a single time, waiting `timeout_s` for the reply; raises as `call` does."""
+        return self._once(command, timeout_s, self._exchange)
+
+    def _once(self, command: Command, timeout_s: float, exchange: Callable[[Command, float], Any]) -> Any:
         try:
-            return self._exchange(command, timeout_s)
+            return exchange(command, timeout_s)
         except NotSent as error:
             raise unavailable(error) from error
         except ReplyLost as error:
             raise unavailable(error, may_have_run=True) from error
 
     def _exchange(self, command: Command, timeout_s: float) -> Any:
+        self._take_seat()
+        try:
+            reply = self._exchange_now(command, timeout_s)
+            self._answered_at = time.monotonic()
+            return reply
+        finally:
+            self._seats.release()
+
+    def _take_seat(self) -> None:
+        # Who waits while others are answered is in a crowd; while nobody is, Redis is away.
+        while not self._seats.acquire(timeout=SEAT_S):
+            if time.monotonic() - self._answered_at > SEAT_S:
+                raise NotSent("all connections are busy, and none is answered")
+
+    def _exchange_now(self, command: Command, timeout_s: float) -> Any:
         try:
             return self._link.exchange(command, timeout_s)
         except NOT_NOW as error:
@@ -135,7 +152,13 @@ class Connection:
         if not commands:
             return []
         try:
-            return self._link.exchange_all(commands)
+            self._take_seat()
+            try:
+                found = self._link.exchange_all(commands)
+                self._answered_at = time.monotonic()
+                return found
+            finally:
+                self._seats.release()
         except (NotSent, ReplyLost) as error:
             raise unavailable(error) from error
 
@@ -152,7 +175,8 @@ class Connection:
         groups = self._groups(keys)
         if len(groups) > 1:
             return self._pop_patiently(keys, timeout_s)
-        reply = self.once("BLPOP", *groups[0], f"{timeout_s:.3f}", timeout_s=timeout_s + BLOCKING_GRACE_S)
+        command = ("BLPOP", *groups[0], f"{timeout_s:.3f}")
+        reply = self._once(command, timeout_s + BLOCKING_GRACE_S, self._exchange_now)
         return None if reply is None else str(reply[0].decode())
 
     def _pop_patiently(self, keys: Sequence[str], timeout_s: float) -> str | None:
@@ -201,74 +225,10 @@ class Connection:
 
 def connect(settings: Settings) -> Connection:
     """A connection as `settings.redis_url` says; no socket is opened yet."""
-    url = urlsplit(settings.redis_url)
-    if url.scheme.endswith("+cluster"):
-        return _connect_cluster(settings.redis_url)
-    if url.scheme.endswith("+sentinel"):
-        return _over_pool(_sentinel_client(settings.redis_url))
-    options = _options()
-    if url.scheme == "unix":
-        del options["socket_keepalive"]  # redis-py refuses it there
-    client: Any = redis.Redis
-    return _over_pool(client.from_url(settings.redis_url, **options))
+    link, database = linked(settings)
+    return Connection(link, database, Semaphore(settings.redis_connections))
 
 
 def over_client(client: Any) -> Connection:
     """A connection over a client that exists already, such as fakeredis'."""
-    return _over_pool(client)
-
-
-def _over_pool(client: Any) -> Connection:
-    return Connection(PoolLink(client), int(client.connection_pool.connection_kwargs.get("db") or 0))
-
-
-def _options() -> dict[str, Any]:
-    return {
-        "protocol": 2,
-        "decode_responses": False,
-        "socket_timeout": REPLY_TIMEOUT_S,
-        "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "socket_keepalive": True,
-        "retry": NoRetry(NoBackoff(), 0),
-        "health_check_interval": 0,
-    }
-
-
-def _connect_cluster(url: str) -> Connection:
-    """`redis+cluster://user:password@host:port,host:port?option=value`; one host that answers is enough."""
-    parts = urlsplit(url.replace("+cluster", "", 1))
-    credentials, at, hosts = parts.netloc.rpartition("@")
-    first, *others = hosts.split(",")
-    address = parts._replace(netloc=credentials + at + first).geturl()
-
-    def make() -> RedisCluster:
-        node: Any = ClusterNode
-        nodes = [node(*place) for place in _places(others, 6379)]
-        return RedisCluster.from_url(address, startup_nodes=nodes, require_full_coverage=False, **_options())
-
-    return Connection(ClusterLink(make), 0)
-
-
-def _places(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-    """`host:port` or `host`, taken apart."""
-    return [(host, int(given or port)) for host, _, given in (item.partition(":") for item in hosts)]
-
-
-def _sentinel_client(url: str) -> Any:
-    """`redis+sentinel://user:password@host:port,host:port/service/db?option=value`."""
-    parts = urlsplit(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = credentials.partition(":")
-    service, _, database = parts.path.strip("/").partition("/")
-    options = _options() | dict(parse_qsl(parts.query)) | {"db": int(database or 0)}
-    if password:
-        options |= {"username": unquote(user) or None, "password": unquote(password)}
-    if parts.scheme.startswith("rediss"):
-        options["ssl"] = True
-    # Sentinels have users of their own, and mostly none; TLS is for all or for none.
-    asked = {"username": "sentinel_username", "password": "sentinel_password"}
-    of_sentinels = {name: options.pop(given, None) for name, given in asked.items()}
-    of_sentinels |= {name: options[name] for name in _options() if name != "retry"}
-    of_sentinels |= {name: value for name, value in options.items() if name.startswith("ssl")}
-    manager: Any = Sentinel(_places(hosts.split(","), 26379), sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
-    return manager.master_for(service or "mymaster", **options)
+    return Connection(*over_pool(client))

@@ -1,10 +1,14 @@
 """`Dtq`: an app, its handlers and its Redis, put together."""
 
+import copy
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +17,39 @@ from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, connect
 from dtq_engine.errors import ConfigurationError, DtqError
 from dtq_engine.handle import Handle
+from dtq_engine.hooks import FailureHook, SubmitHook, TaskHook, WorkerHook
+from dtq_engine.isolation import read_isolation
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.options import Duration, read_defaults
 from dtq_engine.registry import Handler, Registry, RetryCallback
 from dtq_engine.store import Store
 from dtq_engine.task import Register, Submitter, registration
+from dtq_engine.timetable import Timetable
 from dtq_engine.waiters import Waiters
 
 
-class _Session:
+@dataclass(frozen=True, slots=True)
+class Session:
     """What one process needs to talk to Redis; nothing is opened before it is used."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.connection: Connection = connect(settings)
-        self.store = Store(self.connection, settings)
-        self.waiters = Waiters(self.connection, self.store)
+    connection: Connection
+    store: Store
+    waiters: Waiters
+
+    def submitted(self) -> None:
+        """A submit is over, its hooks included: a test may want to run the task now."""
+
+    def close(self) -> None:
+        """End the waiting and close the connection; both begin anew when they are needed."""
+        self.waiters.close()
+        self.connection.close()
+
+
+def open_session(settings: Settings) -> Session:
+    """A session with the Redis that the settings name."""
+    connection = connect(settings)
+    store = Store(connection, settings)
+    return Session(connection, store, Waiters(connection, store))
 
 
 class Dtq:
@@ -45,7 +67,8 @@ class Dtq:
         if settings is not None and not isinstance(settings, Settings):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError([f"Dtq takes Settings, not {settings!r}: pass Settings(redis_url=…), or nothing."])
         self._settings = settings
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, Session] = {}
+        self._open: Callable[[Settings], Session] = open_session
         self.registry = Registry()
 
     @property
@@ -91,28 +114,69 @@ class Dtq:
         expires_in: Duration | None = None,
         keep_result: bool = True,
         restartable: bool = False,
+        redact: tuple[str, ...] = (),
+        process: bool = False,
+        max_tasks: int | None = None,
+        max_memory_mb: int | None = None,
     ) -> Register:
         """Register the decorated function as the handler of the task type `name`.
 
         What is None is left to the settings. `retry` is asked after each failed attempt, with the error and the number
         of the attempt, for the seconds until the next (None: no further one); errors in `permanent` end the task
         at once. `restartable` lets a task with a single attempt be started again if its worker shuts down.
+        `redact` names arguments (and members of the result) whose values the web process shows to nobody.
+        `process` runs the handler in a process of its own, which can be killed and is kept for further tasks: until it
+        has run `max_tasks` (1000) or holds more than `max_memory_mb` MiB after one (None: no limit).
         Raises InvalidHandler, which says what to change, for a wrong option, function or name.
         """
         defaults = read_defaults(
-            name,
-            queue=queue,
-            priority=priority,
-            max_attempts=max_attempts,
-            timeout=timeout,
-            retry_base_delay=retry_base_delay,
-            retry_max_delay=retry_max_delay,
-            retry_jitter=retry_jitter,
-            expires_in=expires_in,
-            keep_result=keep_result,
-            restartable=restartable,
-        )
-        return registration(self, lambda fn: Handler(name, fn, defaults=defaults, retry=retry, permanent=permanent))
+            name, queue=queue, priority=priority, max_attempts=max_attempts, timeout=timeout,
+            retry_base_delay=retry_base_delay, retry_max_delay=retry_max_delay, retry_jitter=retry_jitter,
+            expires_in=expires_in, keep_result=keep_result, restartable=restartable, redact=redact,
+        )  # fmt: skip
+        isolation = read_isolation(name, process=process, max_tasks=max_tasks, max_memory_mb=max_memory_mb)
+        make = partial(Handler, name, defaults=defaults, retry=retry, permanent=permanent, isolation=isolation)
+        return registration(self, make)
+
+    @property
+    def periodic(self) -> Timetable:
+        """Decorates tasks that run at times: `@app.periodic("0 3 * * *", tz="Europe/Berlin")` above `@app.task(…)`."""
+        return Timetable(self.registry)
+
+    def on_worker_start(self, fn: WorkerHook) -> WorkerHook:
+        """Call the decorated function as a worker starts, before it takes a task; if it raises, there is no worker.
+
+        It gets the WorkerInfo. A coroutine function runs on the event loop of the async handlers, and so for all of
+        `on_…`. All hooks run in the order of registration but those of `on_worker_stop`, which run in the reverse.
+        """
+        self.registry.hooks.on_worker_start(fn)
+        return fn
+
+    def on_worker_stop(self, fn: WorkerHook) -> WorkerHook:
+        """Call the decorated function as a worker ends, after its last task; its errors are logged."""
+        self.registry.hooks.on_worker_stop(fn)
+        return fn
+
+    def around_task(self, fn: TaskHook) -> TaskHook:
+        """Run each attempt inside the decorated generator function, which gets the TaskContext and yields once.
+
+        Its errors are the attempt's; it cannot swallow the handler's. An async generator wraps async handlers only.
+        """
+        self.registry.hooks.around_task(fn)
+        return fn
+
+    def around_submit(self, fn: SubmitHook) -> SubmitHook:
+        """Send tasks inside the decorated generator function, which gets a list of them and yields it once, or another.
+
+        What it raises before the yield keeps the tasks out and reaches the caller; later errors are logged.
+        """
+        self.registry.hooks.around_submit(fn)
+        return fn
+
+    def on_failure(self, fn: FailureHook) -> FailureHook:
+        """Call the decorated function with a Failure after each failed attempt; its errors are logged."""
+        self.registry.hooks.on_failure(fn)
+        return fn
 
     def named(self, name: str) -> Submitter[..., Any]:
         """Submit tasks by the name of their type, whether or not this process has the handler.
@@ -125,7 +189,7 @@ class Dtq:
 
     def submit(self, task: NewTask, /) -> Handle[Any]:
         """Submit a task that was made by `prepare` or by hand; raises what `Submitter.submit` raises."""
-        return self._handle_of(submission.submit_one(self.store, self.settings, task))
+        return self._handle_of(self.accept(task))
 
     def submit_many(self, tasks: Iterable[NewTask], /) -> list[Handle[Any] | DtqError]:
         """Submit tasks in bulk, 500 a round trip: for each, in order, its handle or the error that kept it out.
@@ -138,8 +202,19 @@ class Dtq:
                 if isinstance(answer, DtqError):
                     print(task.id, answer)
         """
-        answers = submission.submit_each(self.store, self.settings, list(tasks))
-        return [each if isinstance(each, DtqError) else self._handle_of(each) for each in answers]
+        return [each if isinstance(each, DtqError) else self._handle_of(each) for each in self.accept_many(list(tasks))]
+
+    def accept(self, task: NewTask, /) -> Receipt:
+        """As `submit`, with the receipt for an answer: for those who pass it on, such as the HTTP API."""
+        receipt = submission.submit_one(self, task)
+        self._session.submitted()
+        return receipt
+
+    def accept_many(self, tasks: Sequence[NewTask], /) -> list[Receipt | DtqError]:
+        """As `submit_many`, with receipts for answers."""
+        answers = submission.submit_each(self, tasks)
+        self._session.submitted()
+        return answers
 
     def handle(self, task_id: str, queue: str | None = None) -> Handle[Any]:
         """The handle of a task submitted before; without its queue, all known queues are asked for it."""
@@ -149,15 +224,29 @@ class Dtq:
         """Close this process' connections; they open again when needed."""
         session = self._sessions.pop(os.getpid(), None)
         if session:
-            session.waiters.close()
-            session.connection.close()
+            session.close()
+
+    @contextmanager
+    def rewired(self, open_session: Callable[[Settings], Session], redis_url: str) -> Generator[None]:
+        """Until the context ends, talk to what `open_session` opens instead, under settings that name `redis_url`.
+
+        For tests: afterwards settings, connections and hooks are those of before, whatever was done to them meanwhile.
+        """
+        earlier, hooks = (self._settings, self._sessions, self._open), copy.copy(self.registry.hooks)
+        self._settings, self._sessions, self._open = replace(self.settings, redis_url=redis_url), {}, open_session
+        try:
+            yield
+        finally:
+            self.close()
+            self._settings, self._sessions, self._open = earlier
+            self.registry.hooks = hooks
 
     @property
-    def _session(self) -> _Session:
+    def _session(self) -> Session:
         # Sockets and threads do not survive a fork. No lock guards this, because one that was held while
         # forking would never be released: `setdefault` is atomic, and a session that loses has opened nothing.
         pid = os.getpid()
-        return self._sessions.get(pid) or self._sessions.setdefault(pid, _Session(self.settings))
+        return self._sessions.get(pid) or self._sessions.setdefault(pid, self._open(self.settings))
 
     def _handle_of(self, receipt: Receipt) -> Handle[Any]:
         return Handle(self, receipt.id, receipt.queue, duplicate=receipt.outcome is not SubmitOutcome.NEW)
@@ -185,7 +274,8 @@ def load_app(path: str) -> Dtq:
 
 
 def _brief(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # A syntax error names its place itself, and was raised by the import system.
+    last = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last)
     return f"{type(error).__name__}: {error}{place}"
 

@@ -43,6 +43,10 @@ class InvalidHandler(DtqError):
     """Raised at registration when a function cannot serve as a task handler."""
 
 
+class HookFailed(DtqError):
+    """Raised when a hook of the app fails where it is in the way: at a worker's start, or around tasks it changed."""
+
+
 class UnknownTaskType(DtqError):
     """Raised when a task type is not registered with this app."""
 
@@ -65,6 +69,10 @@ class IdempotencyConflict(DtqError):
 
 class TaskNotFound(DtqError):
     """Raised when no record exists under an id: never accepted, trimmed, or discarded."""
+
+
+class PeriodicNotFound(DtqError):
+    """Raised when there is no periodic task of a name: never announced by a worker, or removed a day ago."""
 
 
 class InvalidTransition(DtqError):
@@ -132,6 +140,20 @@ class TaskFailed(DtqError):
     def __init__(self, task_id: str, status: str, message: str) -> None:
         self.task_id = task_id
         self.status = status
+        super().__init__(message)
+
+
+class ProcessDied(DtqError):
+    """Raised for a handler with a process of its own when that process dies: it crashed, or was killed.
+
+    `exit_code` is how it ended, or `signal` the name of the signal that killed it; the other one is None.
+    `peak_rss_kib` is the most memory that it used.
+    """
+
+    def __init__(self, message: str, *, exit_code: int | None, signal: str | None, peak_rss_kib: int) -> None:
+        self.exit_code = exit_code
+        self.signal = signal
+        self.peak_rss_kib = peak_rss_kib
         super().__init__(message)
 
 

@@ -81,6 +81,14 @@ class Keys:
         """String: the ids of one claim, for when it is sent again."""
         return f"{self.prefix}:claim:{{{queue}}}:{worker}:{token}"
 
+    def periodic(self, queue: str) -> str:
+        """Set: the names of the queue's periodic tasks."""
+        return f"{self.prefix}:periodic:{{{queue}}}"
+
+    def periodic_task(self, queue: str, name: str) -> str:
+        """Hash: one periodic task; `lua/define.lua` lists its fields."""
+        return f"{self.periodic(queue)}:{name}"
+
     def request(self, queue: str, request: str) -> str:
         """String: the answer to an operator's request, for when it is sent again."""
         return f"{self.prefix}:request:{{{queue}}}:{request}"
@@ -145,6 +153,22 @@ class Keys:
     def worker(self, worker: str) -> str:
         """Hash: what a worker last said of itself; gone when it stops saying so."""
         return f"{self.prefix}:worker:{worker}"
+
+    def schema(self, type: str, digest: str) -> str:
+        """Hash: the JSON Schemas of a task type, as the builds have it whose parameters have this digest."""
+        return f"{self.prefix}:schema:{type}:{digest}"
+
+    def definition(self, name: str, digest: str) -> str:
+        """Hash: what workers say of a periodic task, as the builds have it whose definition has this digest."""
+        return f"{self.prefix}:definition:{name}:{digest}"
+
+    def rejections(self) -> str:
+        """Hash: how many tasks were not accepted, by reason."""
+        return f"{self.prefix}:rejections"
+
+    def redacted(self, type: str) -> str:
+        """Hash: the names in tasks of this type whose values are shown to nobody."""
+        return f"{self.prefix}:redacted:{type}"
 
     def leader(self) -> str:
         """String: the token of the scheduler that leads."""

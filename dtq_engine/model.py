@@ -5,9 +5,11 @@ milliseconds too; seconds appear only in the public Python API and in the settin
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 RECORD_VERSION = 1
 
@@ -94,6 +96,10 @@ class NewTask:
     keep_result: bool = True
     restartable: bool = False
 
+    def with_headers(self, headers: Mapping[str, str]) -> "NewTask":
+        """The same task with these headers over those it has."""
+        return replace(self, headers={**self.headers, **headers})
+
 
 class SubmitOutcome(StrEnum):
     """What became of one submitted task."""
@@ -139,9 +145,11 @@ class AttemptError:
     ended_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One execution of one task: what the worker needs to run it and, with `token`, to end it."""
+class Claim(msgspec.Struct, frozen=True):
+    """One execution of one task: what the worker needs to run it and, with `token`, to end it.
+
+    A struct, because one is made for every task, and a frozen dataclass of this size takes ten times as long.
+    """
 
     task_id: str
     queue: str
@@ -161,7 +169,7 @@ class Claim:
     retry: RetryPolicy
     restarts: int = 0
     lease_expiries: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     keep_result: bool = True
     restartable: bool = False
     cancel_requested: bool = False
@@ -444,6 +452,8 @@ class QueueStats:
     pause_reason: str | None = None
     oldest_waiting_ms: int | None = None
     waiting_by_priority: Mapping[int, int] = field(default_factory=dict[int, int])
+    unreadable: int = 0
+    """How many of its keys hold something else than they must: then these numbers are too small."""
 
     @property
     def depth(self) -> int:
@@ -476,3 +486,28 @@ class WorkerInfo:
     seen_ms: int
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
     """By task type, what tells the parameters of one build from those of another."""
+    finished: int = 0
+    """How many executions have ended in this process, whatever came of them."""
+    periodic: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the name of each periodic task, what tells its definition in this build from those of others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSchema:
+    """What living workers say of a task type: JSON Schemas (draft 2020-12), the function's docstring, its options.
+
+    While releases with other parameters run side by side, there is one for each. Of what the type decides for its
+    tasks (queue, priority, timeout_ms, max_attempts, …), `defaults` has all but what it leaves to the settings.
+    """
+
+    type: str
+    digest: str
+    """What tells these parameters from others, as in `WorkerInfo.schemas`."""
+    parameters: Mapping[str, Any]
+    """The schema of a payload: an object with a property for each parameter of the handler but the context."""
+    result: Mapping[str, Any]
+    """The schema of a result; without an annotation that says more, that of any JSON."""
+    description: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    releases: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ class Defaults:
     expires_in_ms: int | None = None
     keep_result: bool = True
     restartable: bool = False
+    redact: tuple[str, ...] = ()
 
     def retry_policy(self, settings: Settings, max_attempts: int | None = None) -> RetryPolicy:
         """The retry numbers of a task, each from the first of call, type and settings that gives one."""
@@ -108,6 +109,7 @@ def read_defaults(
     expires_in: Duration | None,
     keep_result: bool,
     restartable: bool,
+    redact: tuple[str, ...],
 ) -> Defaults:
     """The options of a task type as given. Raises InvalidHandler, which names the one that is wrong."""
     try:
@@ -123,6 +125,7 @@ def read_defaults(
             expires_in_ms=_given(expires_in, validate.expires_in_ms),
             keep_result=validate.flag("keep_result", keep_result),
             restartable=validate.flag("restartable", restartable),
+            redact=validate.names("redact", redact),
         )
     except InvalidTask as error:
         raise InvalidHandler(f"task {type!r} cannot be registered: {error}") from None

@@ -8,9 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from dtq_engine import codec
-from dtq_engine.arguments import Arguments
+from dtq_engine.arguments import DIALECT, Arguments
 from dtq_engine.errors import InvalidHandler
+from dtq_engine.hooks import Hooks
+from dtq_engine.isolation import Isolation, check_reachable
+from dtq_engine.model import TaskSchema
 from dtq_engine.options import Defaults
+from dtq_engine.periodic import Definition
 from dtq_engine.signature import Signature, read_signature, underlying
 
 RetryCallback = Callable[[BaseException, int], float | None]
@@ -31,14 +35,18 @@ class Handler:
         defaults: Defaults | None = None,
         retry: RetryCallback | None = None,
         permanent: tuple[type[BaseException], ...] = (),
+        isolation: Isolation | None = None,
     ) -> None:
-        """Raises InvalidHandler if `fn` cannot be called with named JSON arguments."""
+        """Raises InvalidHandler if `fn` cannot be called with named JSON arguments, or not where `isolation` says."""
         _check_reactions(name, retry, permanent)
+        if isolation is not None:
+            check_reachable(name, fn)
         self.name = name
         self.fn = fn
         self.defaults = defaults or Defaults()
         self.retry = retry
         self.permanent = permanent
+        self.isolation = isolation
         self.signature: Signature = read_signature(name, fn)
         self.is_async = inspect.iscoroutinefunction(underlying(fn))
         self._arguments = Arguments(self.signature)
@@ -53,6 +61,18 @@ class Handler:
     def schema(self) -> str:
         """What tells these parameters from those of another build of the handler."""
         return self._arguments.digest
+
+    def published(self) -> TaskSchema:
+        """What other processes may know of this handler."""
+        defaults = codec.decode(msgspec.json.encode(self.defaults))
+        return TaskSchema(
+            type=self.name,
+            digest=self.schema,
+            parameters=self._arguments.schema(),
+            result={"$schema": DIALECT} | msgspec.json.schema(self.signature.returns),
+            description=inspect.getdoc(underlying(self.fn)) or "",
+            defaults={name: value for name, value in defaults.items() if value is not None},
+        )
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call, context left out. Raises InvalidTask, which names the argument that is wrong."""
@@ -83,11 +103,12 @@ class Handler:
 
     def is_same_as(self, other: "Handler") -> bool:
         """Whether both register one function in one way."""
-        return (self.fn, self.defaults, self.retry, self.permanent) == (
+        return (self.fn, self.defaults, self.retry, self.permanent, self.isolation) == (
             other.fn,
             other.defaults,
             other.retry,
             other.permanent,
+            other.isolation,
         )
 
 
@@ -101,9 +122,11 @@ def _check_reactions(name: str, retry: object, permanent: object) -> None:
 
 @dataclass(slots=True)
 class Registry:
-    """The handlers of one app."""
+    """The handlers of one app, those that run at times, and its hooks."""
 
+    hooks: Hooks = field(default_factory=Hooks)
     _handlers: dict[str, Handler] = field(default_factory=dict[str, Handler])
+    _periodic: dict[str, Definition] = field(default_factory=dict[str, Definition])
 
     def add(self, handler: Handler) -> None:
         """Register a handler. Raises InvalidHandler if its name is taken by another function or other options."""
@@ -113,6 +136,19 @@ class Registry:
                 f"the task name {handler.name!r} is taken by {known.fn!r}: give {handler.fn!r} another name."
             )
 
+    def schedule(self, definition: Definition) -> None:
+        """Have a registered handler run at times. Raises InvalidHandler if the name is taken by another definition."""
+        known = self._periodic.setdefault(definition.name, definition)
+        if known != definition:
+            raise InvalidHandler(
+                f"the periodic task {definition.name!r} is there already ({known.schedule}): give this one a name=… of "
+                f"its own."
+            )
+
+    def periodic(self) -> tuple[Definition, ...]:
+        """What runs at times, by name, without what the settings decide; `timetable.definitions` adds that."""
+        return tuple(self._periodic[name] for name in sorted(self._periodic))
+
     def get(self, name: str) -> Handler | None:
         """The handler of a task type, None if this app has none."""
         return self._handlers.get(name)
@@ -121,6 +157,15 @@ class Registry:
         """The task types that have handlers, sorted."""
         return tuple(sorted(self._handlers))
 
+    @property
+    def isolates(self) -> bool:
+        """Whether a handler wants a process of its own."""
+        return any(handler.isolation is not None for handler in self._handlers.values())
+
     def schemas(self) -> dict[str, str]:
         """By task type, what tells its parameters from those of another build."""
         return {name: self._handlers[name].schema for name in self.types()}
+
+    def published(self) -> tuple[TaskSchema, ...]:
+        """What other processes may know of the handlers, by type."""
+        return tuple(self._handlers[name].published() for name in self.types())

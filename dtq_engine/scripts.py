@@ -11,7 +11,8 @@ from redis.exceptions import NoScriptError
 
 from dtq_engine.connection import Connection, Patience
 
-STANDALONE = frozenset({"lock", "unlock", "beat", "enlist"})
+STANDALONE = frozenset({"lock", "unlock", "beat", "enlist", "publish"})
+ACCEPTING = frozenset({"submit", "tick", "trigger"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,18 @@ class Script:
     digest: str
 
 
+def parts(name: str) -> tuple[str, ...]:
+    """The files that the script `name` is put together from: its own behind those that it shares with others."""
+    if name in STANDALONE:
+        return (name,)
+    return ("_lib", "_accept", name) if name in ACCEPTING else ("_lib", name)
+
+
 @cache
 def load(name: str) -> Script:
-    """The script `name`, with the shared library in front unless it stands alone."""
+    """The script `name`, with the shared libraries in front unless it stands alone."""
     folder = files("dtq_engine") / "lua"
-    library = "" if name in STANDALONE else (folder / "_lib.lua").read_text(encoding="utf-8")
-    source = library + (folder / f"{name}.lua").read_text(encoding="utf-8")
+    source = "".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts(name))
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

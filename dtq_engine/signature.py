@@ -34,7 +34,7 @@ class Signature:
         try:
             made = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=not self.takes_others)
             msgspec.json.Decoder(made)
-        except TypeError as error:
+        except (TypeError, NameError) as error:
             _refuse(self.task, f"its arguments cannot be read from JSON: {error}")
         return made
 
@@ -125,9 +125,11 @@ def _check(task: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
 
 
 def _is_opaque(hint: Any) -> bool:
+    """Whether msgspec cannot read the type, or something within it."""
     try:
+        msgspec.json.schema(hint)
         return isinstance(msgspec.inspect.type_info(hint), msgspec.inspect.CustomType)
-    except TypeError:
+    except (TypeError, NameError):
         return True
 
 

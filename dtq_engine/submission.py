@@ -1,6 +1,7 @@
 """From tasks to answers: checks them, sends them, and says of each what became of it."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from dtq_engine import validate
 from dtq_engine.config import Settings
@@ -15,6 +16,7 @@ from dtq_engine.errors import (
     RedisUnavailable,
     SubmitUncertain,
 )
+from dtq_engine.handle import App
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.store import Store
 from dtq_engine.store.base import chunks
@@ -26,8 +28,25 @@ OVERHEAD_BYTES = 256
 Answer = Receipt | DtqError
 
 
-def submit_one(store: Store, settings: Settings, task: NewTask) -> Receipt:
-    """Send one task. Raises InvalidTask, QueueFull, an idempotency error, or what befell Redis."""
+def submit_one(app: App, task: NewTask) -> Receipt:
+    """Send one task, inside the app's hooks.
+
+    Raises InvalidTask, QueueFull, an idempotency error, what befell Redis, or what a hook raised before the task went.
+    """
+    return app.registry.hooks.send([task], lambda tasks: _send_one(app.store, app.settings, tasks[0]))
+
+
+def submit_each(app: App, tasks: Sequence[NewTask]) -> list[Answer]:
+    """Send many tasks, inside the app's hooks; for each, in order, the receipt if it is accepted, else the error.
+
+    Raises RedisUnavailable, MemoryFull or RedisDamaged only if nothing was sent, and so does what a hook raised. Later
+    on, such an error is the answer of each task that it kept from being sent, so that it does not hide what was
+    accepted before.
+    """
+    return app.registry.hooks.send(list(tasks), partial(_send_each, app.store, app.settings)) if tasks else []
+
+
+def _send_one(store: Store, settings: Settings, task: NewTask) -> Receipt:
     validate.check(task, settings)
     answer = _judge(task, store.intake.submit([task])[0], settings)
     if isinstance(answer, DtqError):
@@ -35,12 +54,7 @@ def submit_one(store: Store, settings: Settings, task: NewTask) -> Receipt:
     return answer
 
 
-def submit_each(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[Answer]:
-    """Send many tasks; the answers, in the same order, are receipts for those accepted and errors for the others.
-
-    Raises RedisUnavailable, MemoryFull or RedisDamaged only if nothing was sent. Later on, such an error is the
-    answer of each task that it kept from being sent, so that it does not hide what was accepted before.
-    """
+def _send_each(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[Answer]:
     answers: dict[int, Answer] = {at: wrong for at, task in enumerate(tasks) if (wrong := _problem(task, settings))}
     slices = list(_slices(tasks, [at for at in range(len(tasks)) if at not in answers]))
     for number, positions in enumerate(slices):

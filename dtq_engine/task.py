@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from dtq_engine import ids
+from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import NewTask
@@ -30,7 +31,7 @@ class Submitter(Generic[P, R_co]):
         self._app = app
         self._handler = handler
         self._options = options or Options()
-        self._make: Callable[..., NewTask] | None = None
+        self._maker: tuple[Settings, Callable[..., NewTask]] | None = None
 
     @property
     def name(self) -> str:
@@ -62,8 +63,11 @@ class Submitter(Generic[P, R_co]):
         Raises InvalidTask if the arguments are wrong.
         """
         payload = self._handler.encode_arguments(args, kwargs)
-        make = self._make or self._prepare_maker()
-        return make(id=self._options.id or ids.new_id(), payload=payload)
+        settings = self._app.settings
+        maker = self._maker
+        if maker is None or maker[0] is not settings:
+            maker = self._prepare_maker(settings)
+        return maker[1](id=self._options.id or ids.new_id(), payload=payload)
 
     def options(
         self,
@@ -100,10 +104,10 @@ class Submitter(Generic[P, R_co]):
         )
         return Submitter(self._app, self._handler, given.over(self._options))
 
-    def _prepare_maker(self) -> Callable[..., NewTask]:
-        # Not before the first task: an app is imported without its environment, to be looked at or tested.
-        self._make = task_maker(self.name, self._handler.defaults, self._options, self._app.settings)
-        return self._make
+    def _prepare_maker(self, settings: Settings) -> tuple[Settings, Callable[..., NewTask]]:
+        # Not before the first task, for an app is imported without its environment; and anew under other settings.
+        self._maker = maker = settings, task_maker(self.name, self._handler.defaults, self._options, settings)
+        return maker
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -7,6 +7,7 @@ import math
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import msgspec
 
@@ -117,6 +118,14 @@ def flag(field: str, value: object) -> bool:
     if value is not True and value is not False:
         raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use True or False.")
     return value
+
+
+def names(field: str, value: object) -> tuple[str, ...]:
+    """`value`, or InvalidTask unless it is a tuple of names."""
+    given = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (None,)
+    if not all(isinstance(each, str) and each for each in given):
+        raise InvalidTask(field, f'{field} cannot be {_shown(value)}: use a tuple of names, such as ("card",).')
+    return cast("tuple[str, ...]", given)
 
 
 def duration_ms(field: str, value: object, *, low_ms: int = 0, high_ms: int = TEN_YEARS_MS) -> int:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from dtq_engine.cli.tables import table
 from dtq_engine.cli.text import clip
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.harmless import safe
-from examples import tasks
+from examples import api, tasks
+from examples.processes import Process, ProcessFailed, Web, Worker
 from examples.progress import Progress
 from examples.verdicts import HEADERS, rows, verdicts
-from examples.worker_process import WorkerFailed, WorkerProcess
 from examples.workload import ROOT, Workload, submit, text_files
 
 LOOK_S = 0.1
@@ -39,30 +40,35 @@ def demonstrate(*, once: bool, time_limit_s: float, worker_app: str, data: Path)
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell in the background has SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:
-        ends = time.monotonic() + time_limit_s
-        return _run(None if once else started_in, ends=ends, worker_app=worker_app, data=data)
+        return _run(None if once else started_in, time_limit_s, worker_app, data)
     except BrokenPipeError:
         raise
-    except (DtqError, WorkerFailed, OSError) as error:
+    except (DtqError, ProcessFailed, api.ApiFailed, OSError) as error:
         click.echo(f"Error: {safe(str(error))}", err=True)
         return 2
 
 
-def _run(started_in: Path | None, *, ends: float, worker_app: str, data: Path) -> int:
+def _run(started_in: Path | None, time_limit_s: float, worker_app: str, data: Path) -> int:
     """All of it; afterwards it stays up if someone, in the folder `started_in`, wants to try things out."""
     name = secrets.token_hex(4)
-    with _redis(data) as url, WorkerProcess(name, url, worker_app, data / "worker.log") as worker:
+    with (
+        _redis(data) as url,
+        Worker(name, url, worker_app, data / "worker.log", tasks.app) as worker,
+        Web(url, data / "web.log") as web,
+    ):
         say(f"Redis   {url}")
-        worker.wait_until_ready(tasks.app.store, ends)
+        worker.wait_until_ready()
         say(f"Worker  process {worker.pid}, log in {worker.log}")
+        web.wait_until_ready()
+        say(f"Web     {web.url}, process {web.pid}, log in {web.log}")
         paths = text_files()
-        work = submit(name, paths, data / "demo")
+        work = submit(name, paths, data / "demo", partial(api.submit, web.port))
         say(f"Tasks   {len(work.ids)}, most of them about {len(paths)} text files of this repository")
         say()
-        found = follow(tasks.app, work, worker, ends)
+        found = follow(tasks.app, work, (worker, web), time.monotonic() + time_limit_s)
         good = tell(work, found)
         if started_in is not None:
-            stay(url, worker, started_in)
+            stay(url, (worker, web), started_in)
     return 0 if good else 1
 
 
@@ -77,7 +83,7 @@ def _redis(data: Path) -> Generator[str, None, None]:
         yield embedded.url
 
 
-def follow(app: Dtq, work: Workload, worker: WorkerProcess, ends: float) -> dict[str, Task]:
+def follow(app: Dtq, work: Workload, processes: Sequence[Process], ends: float) -> dict[str, Task]:
     """The tasks once all have ended, or as they are when the time is up; cancels the one that is to be cancelled.
 
     Raises TaskNotFound if one has vanished.
@@ -92,7 +98,7 @@ def follow(app: Dtq, work: Workload, worker: WorkerProcess, ends: float) -> dict
                 if not cancelled and found[work.watch].status is TaskStatus.RUNNING:
                     app.handle(work.watch).cancel(reason="the demonstration wants to see it stop")
                     cancelled = True
-                worker.check()
+                check(processes)
                 time.sleep(LOOK_S)
     finally:
         _cancel(app, _unfinished(found))
@@ -143,17 +149,23 @@ def to_try(url: str, started_in: Path) -> list[str]:
     ]
 
 
-def stay(url: str, worker: WorkerProcess, started_in: Path) -> None:
+def stay(url: str, processes: Sequence[Process], started_in: Path) -> None:
     """Wait for Ctrl-C, with something to try meanwhile."""
     say()
-    say("The server and the worker stay up until Ctrl-C. In another terminal, try:")
+    say("All of it stays up until Ctrl-C: open the address above in a browser, or try in another terminal:")
     for line in to_try(url, started_in):
         say(f"  {line}")
     with suppress(KeyboardInterrupt):
         while True:
-            worker.check()
+            check(processes)
             time.sleep(0.5)
     say()
+
+
+def check(processes: Sequence[Process]) -> None:
+    """Raise ProcessFailed if one has ended."""
+    for process in processes:
+        process.check()
 
 
 def say(text: str = "") -> None:

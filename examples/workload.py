@@ -1,11 +1,11 @@
 """What the demonstration submits: tasks about the text files of this repository, and one of each kind."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtq_engine import DtqError, Handle, NewTask
+from dtq_engine import NewTask
 from examples import tasks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +17,9 @@ MOST_COMPRESSED = 25
 DELAY_S = 2.0
 PRIMES_BELOW = 300_000
 PRIMES = 25_997
+
+Submit = Callable[[Sequence[NewTask]], list[str]]
+"""Submits tasks, and gives their ids in the same order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,47 +65,38 @@ def _walk(root: Path) -> Iterator[str]:
         yield from (str((Path(folder) / name).relative_to(root)) for name in names if Path(name).suffix in TEXT)
 
 
-def submit(run: str, paths: list[str], output: Path) -> Workload:
+def submit(run: str, paths: list[str], output: Path, send: Submit) -> Workload:
     """Submit everything. `run` tells this run from others on the same server; files are written to `output`."""
-    slow = {
-        "watch": tasks.watch.submit(".", seconds=60.0).id,
-        "overruns": tasks.overruns.submit(str(output / "never.txt")).id,
-        "delayed": tasks.delayed.options(delay=DELAY_S).submit().id,
-        "flaky": tasks.flaky.submit().id,
-        "always_fails": tasks.always_fails.submit("twelve").id,
-        "primes": tasks.count_primes.submit(PRIMES_BELOW).id,
-    }
-    words, hashes, compressions, urgent = _submit_files(paths, output)
-    once = tasks.hash_file.options(idempotency_key=f"demo-{run}")
-    target = str(output / "report.md")
-    return Workload(
-        words=words,
-        hashes=hashes,
-        compressions=compressions,
-        urgent=urgent,
-        twice=(once.submit(paths[0]).id, once.submit(paths[0]).id),
-        report=tasks.build_report.submit(counts=words, hashes=hashes, target=target).id,
-        report_path=target,
-        **slow,
-    )
-
-
-def _submit_files(paths: list[str], output: Path) -> tuple[dict[str, str], dict[str, str], dict[str, str], str]:
-    """All the tasks about files in one call, and the urgent one at its end."""
     large = sorted(paths, key=lambda path: -(ROOT / path).stat().st_size)[:MOST_COMPRESSED]
     words = {path: tasks.count_words.prepare(path) for path in paths}
     hashes = {path: tasks.hash_file.prepare(path) for path in paths}
     compressions = {path: tasks.compress.prepare(path, str(output)) for path in large}
-    urgent = tasks.urgent.prepare("A customer's call")
-    _accepted(tasks.app.submit_many([*words.values(), *hashes.values(), *compressions.values(), urgent]))
-    return _ids(words), _ids(hashes), _ids(compressions), urgent.id
+    target = str(output / "report.md")
+    singles = {
+        "watch": tasks.watch.prepare(".", seconds=60.0),
+        "overruns": tasks.overruns.prepare(str(output / "never.txt")),
+        "delayed": tasks.delayed.options(delay=DELAY_S).prepare(),
+        "flaky": tasks.flaky.prepare(),
+        "always_fails": tasks.always_fails.prepare("twelve"),
+        "primes": tasks.count_primes.prepare(PRIMES_BELOW),
+        "report": tasks.build_report.prepare(counts=_ids(words), hashes=_ids(hashes), target=target),
+        "urgent": tasks.urgent.prepare("A customer's call"),
+    }
+    once = tasks.hash_file.options(idempotency_key=f"demo-{run}")
+    *files, urgent = [*words.values(), *hashes.values(), *compressions.values(), singles.pop("urgent")]
+    # The urgent one is the last of those about files, which are many: the worker must prefer it.
+    send([*(singles[name] for name in singles if name != "report"), *files, urgent, singles["report"]])
+    first, second = send([once.prepare(paths[0]), once.prepare(paths[0])])
+    return Workload(
+        words=_ids(words),
+        hashes=_ids(hashes),
+        compressions=_ids(compressions),
+        urgent=urgent.id,
+        twice=(first, second),
+        report_path=target,
+        **{name: task.id for name, task in singles.items()},
+    )
 
 
 def _ids(prepared: Mapping[str, NewTask]) -> dict[str, str]:
     return {path: task.id for path, task in prepared.items()}
-
-
-def _accepted(answers: "list[Handle[object] | DtqError]") -> None:
-    for answer in answers:
-        if isinstance(answer, DtqError):
-            raise answer

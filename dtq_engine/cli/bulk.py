@@ -10,12 +10,12 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.lines import Line, new_task, read_line, unapplied, with_defaults
-from dtq_engine.cli.shapes import SubmittedShape, error_shape, submitted_shape
 from dtq_engine.cli.text import plural, span
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError, InvalidTask
 from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
+from dtq_engine.shapes import SubmittedShape, error_shape, submitted_shape
 from dtq_engine.submission import submit_each
 
 CHUNK = 500
@@ -88,7 +88,7 @@ class Bulk:
 
     def _submit(self, chunk: Sequence[Numbered]) -> None:
         ready = [each for number, line in chunk if (each := self._read(number, line)) is not None]
-        answers = submit_each(self.app.store, self.app.settings, [task for _, task in ready])
+        answers = submit_each(self.app, [task for _, task in ready])
         for (number, task), answer in zip(ready, answers, strict=True):
             if isinstance(answer, Receipt):
                 self._accept(number, task.type, answer)

@@ -10,12 +10,12 @@ from typing import Any
 import click
 import msgspec
 
-from dtq_engine.cli.shapes import ErrorShape, FailureShape, error_shape
 from dtq_engine.cli.tables import Column, table
 from dtq_engine.cli.text import Cell
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.harmless import safe, safe_json
+from dtq_engine.shapes import ErrorShape, FailureShape, error_shape
 
 
 @dataclass(slots=True)

@@ -1,25 +1,18 @@
 """`dtq dlq list|requeue|discard`: what became of tasks that failed for good, and giving them another life."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import CONTEXT, as_ids, as_queue, as_type, common
-from dtq_engine.cli.queues import actor
-from dtq_engine.cli.shapes import DeadLettersShape, VerbShape, dead_letter_shape, error_shape
 from dtq_engine.cli.tables import Column
 from dtq_engine.cli.text import Cell, ago, plural
-from dtq_engine.errors import (
-    IdempotencyConflict,
-    InvalidTransition,
-    NewerRecord,
-    TaskNotFound,
-)
+from dtq_engine.cli.verbs import Place, Verb, actor, apply, confirmed
 from dtq_engine.harmless import safe
 from dtq_engine.model import DeadLetterEntry
+from dtq_engine.shapes import DeadLettersShape, dead_letter_shape
 from dtq_engine.store import Store
 
 HEADERS = (
@@ -32,8 +25,6 @@ HEADERS = (
     Column("ERROR", least=16),
 )
 PAGE = 200
-
-Verb = Callable[[str, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class Selection:
         if not self.task_ids and not in_bulk:
             raise click.UsageError("Give the ids of dead letters, or --type, or --all.")
 
-    def find(self, store: Store) -> list[tuple[str, str | None]]:
+    def find(self, store: Store) -> list[Place]:
         """The ids meant, each with its queue where that is known."""
         if self.task_ids:
             return [(task_id, self.queue) for task_id in self.task_ids]
@@ -153,10 +144,11 @@ def requeue(
     """
     store = console.app().store
 
-    def verb(task_id: str, queue: str | None) -> None:
+    def call(task_id: str, queue: str | None) -> None:
         store.control.requeue(task_id, queue=queue, actor=actor())
 
-    return _apply(console, store, Selection(task_ids, queue, type_, everything), ("requeue", verb), yes=yes)
+    verb = Verb("requeue", "requeued", call)
+    return _apply(console, store, Selection(task_ids, queue, type_, everything), verb, yes=yes)
 
 
 @dlq.command(short_help="Remove dead letters for good.")
@@ -188,45 +180,20 @@ def discard(
     """
     store = console.app().store
 
-    def verb(task_id: str, queue: str | None) -> None:
+    def call(task_id: str, queue: str | None) -> None:
         store.control.discard(task_id, queue=queue, actor=actor(), reason=reason)
 
-    return _apply(console, store, Selection(task_ids, queue, type_, everything), ("discard", verb), yes=yes)
+    verb = Verb("discard", "discarded", call)
+    return _apply(console, store, Selection(task_ids, queue, type_, everything), verb, yes=yes)
 
 
-def _apply(console: Console, store: Store, selection: Selection, named: tuple[str, Verb], *, yes: bool) -> int:
+def _apply(console: Console, store: Store, selection: Selection, verb: Verb, *, yes: bool) -> int:
     selection.check()
-    name, _ = named
     chosen = selection.find(store)
     if not chosen:
         console.note("There are no such dead letters.")
         return 0
-    ask = not yes and (not selection.task_ids or name == "discard")
-    if ask and not _confirmed(f"{name.capitalize()} {plural(len(chosen), 'dead letter')}?"):
-        console.note("Nothing was done.")
+    ask = not yes and (not selection.task_ids or verb.name == "discard")
+    if ask and not confirmed(console, f"{verb.name.capitalize()} {plural(len(chosen), 'dead letter')}?"):
         return 1
-    done = sum(_one(console, task_id, queue, named) for task_id, queue in chosen)
-    if not console.json:
-        console.say(f"{name.capitalize()}{'d' if name.endswith('e') else 'ed'} {plural(done, 'task')}.")
-    return 0 if done == len(chosen) else 1
-
-
-def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise click.UsageError("There is no terminal to ask at: repeat the command with --yes.")
-    return click.confirm(question, err=True)
-
-
-def _one(console: Console, task_id: str, queue: str | None, named: tuple[str, Verb]) -> bool:
-    name, verb = named
-    try:
-        verb(task_id, queue)
-    except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord) as error:
-        shape = error_shape(error)
-        console.warn(safe(shape.message))
-        if console.json:
-            console.emit_line(VerbShape(task_id, error=shape))
-        return False
-    if console.json:
-        console.emit_line(VerbShape(task_id, outcome=f"{name}d" if name.endswith("e") else f"{name}ed"))
-    return True
+    return apply(console, verb, chosen)

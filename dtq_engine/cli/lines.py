@@ -8,11 +8,12 @@ from datetime import datetime
 import msgspec
 
 from dtq_engine import codec, ids
-from dtq_engine.cli.values import duration_s, instant, refuse_repeated_names
+from dtq_engine.cli.values import duration_s, instant
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.model import NewTask
 from dtq_engine.options import Defaults, Options, read_options, task_maker
+from dtq_engine.strict import refuse_repeated_names
 
 
 class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -20,12 +20,17 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def common(command: F) -> F:
     """`--json`, and `--app` for a command that only needs its settings; both are kept by the console."""
-    return _json_option(_app_option("Take the settings from your app, such as shop.tasks:app.")(command))
+    return _with_json(_app_option("Take the settings from your app, such as shop.tasks:app.")(command))
 
 
 def common_with_handlers(command: F) -> F:
     """`--json`, and `--app` for a command that knows handlers."""
-    return _json_option(_app_option("Your app, such as shop.tasks:app.  [env: DTQ_TASKS]")(command))
+    return _with_json(_app_option("Your app, such as shop.tasks:app.  [env: DTQ_TASKS]")(command))
+
+
+def _with_json(command: F) -> F:
+    """`--json`; and what is written before the command may also be written after it."""
+    return _json_option(_late_no_color(_late_debug(command)))
 
 
 def _keep_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -36,6 +41,18 @@ def _keep_app(ctx: click.Context, _param: click.Parameter, value: str | None) ->
     ctx.ensure_object(Console).tasks = value
 
 
+def _keep_no_color(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Console).colour = False
+
+
+def _keep_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Console).debug = True
+
+
+_late_no_color = click.option("--no-color", is_flag=True, hidden=True, expose_value=False, callback=_keep_no_color)
+_late_debug = click.option("--debug", is_flag=True, hidden=True, expose_value=False, callback=_keep_debug)
 _json_option = click.option(
     "--json",
     is_flag=True,
@@ -75,9 +92,9 @@ def as_type(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return value if value is None else _checked(validate.check_type, value)
 
 
-def as_id(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def as_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     """A task's id; a usage error for what cannot be one."""
-    return _checked(validate.check_id, value)
+    return value if value is None else _checked(validate.check_id, value)
 
 
 def as_ids(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> Sequence[str]:
@@ -98,6 +115,22 @@ def as_duration(_ctx: click.Context, _param: click.Parameter, value: str | None)
         return None if value is None else duration_s(value)
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from None
+
+
+def as_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Callable[[int], int] | None:
+    """What makes epoch milliseconds of an instant out of those of now; a usage error shows how it is written."""
+    if value is None:
+        return None
+    try:
+        seconds = duration_s(value)
+        return lambda now_ms: now_ms - round(seconds * 1000)
+    except ValueError:
+        pass
+    try:
+        at_ms = round(instant(value).timestamp() * 1000)
+        return lambda _now_ms: at_ms
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, nor a duration such as 10m or 1d.") from None
 
 
 def task_options(command: F) -> F:

@@ -7,13 +7,13 @@ import click
 import msgspec
 
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.shapes import task_shape
 from dtq_engine.cli.text import error_line, status_words
 from dtq_engine.cli.values import duration_s
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError
 from dtq_engine.harmless import safe, safe_json
 from dtq_engine.model import Task, TaskStatus
+from dtq_engine.shapes import task_shape
 
 _ENDED = {
     TaskStatus.FAILED: "failed",

@@ -1,7 +1,6 @@
-"""`dtq queues`, `dtq pause`, `dtq resume`: the queues at a glance, and holding one."""
+"""`dtq queues`, `dtq pause`, `dtq resume`, `dtq purge`: the queues at a glance, holding one, and emptying it."""
 
 import difflib
-import getpass
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,11 +8,13 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import as_duration, as_queue, as_queues, common
-from dtq_engine.cli.shapes import PauseShape, QueuesShape, queue_shape
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, number_cell, span
+from dtq_engine.cli.text import Cell, number_cell, plural, span
+from dtq_engine.cli.verbs import actor, typed
 from dtq_engine.harmless import safe
 from dtq_engine.model import QueueStats
+from dtq_engine.operator_shapes import PurgeShape
+from dtq_engine.shapes import PauseShape, QueuesShape, queue_shape
 from dtq_engine.store import Store
 
 HEADERS = (
@@ -50,7 +51,7 @@ def queues(console: Console, names: Sequence[str]) -> int:
     store = console.app().store
     known = store.inspect.queues()
     for name in names:
-        _must_be_known(name, known)
+        must_be_known(name, known)
     workers = live_workers(store)
     stats = [store.inspect.queue(name) for name in names or sorted(known)]
     if console.json:
@@ -77,7 +78,7 @@ def pause(console: Console, queue: str, reason: str, seconds: float | None) -> i
       dtq pause reports --reason "database upgrade" --for 30m
     """
     store = console.app().store
-    _must_be_known(queue, store.inspect.queues())
+    must_be_known(queue, store.inspect.queues())
     for_ms = None if seconds is None else round(seconds * 1000)
     store.control.pause(queue, reason=reason, actor=actor(), for_ms=for_ms)
     if console.json:
@@ -90,22 +91,56 @@ def pause(console: Console, queue: str, reason: str, seconds: float | None) -> i
 
 @click.command(short_help="Let the tasks of a queue start again.")
 @click.argument("queue", callback=as_queue)
+@click.option("--reason", default="", help="Kept in the audit log.")
 @common
 @click.pass_obj
-def resume(console: Console, queue: str) -> int:
+def resume(console: Console, queue: str, reason: str) -> int:
     """Let the tasks of QUEUE start again.
 
     \b
     Example:
-      dtq resume reports
+      dtq resume reports --reason "the upgrade is done"
     """
     store = console.app().store
-    _must_be_known(queue, store.inspect.queues())
-    store.control.resume(queue, actor=actor())
+    must_be_known(queue, store.inspect.queues())
+    store.control.resume(queue, actor=actor(), reason=reason)
     if console.json:
         console.emit(PauseShape(queue, paused=False))
     else:
         console.say(f"{safe(queue)} goes on")
+    return 0
+
+
+@click.command(short_help="Cancel all that waits in a queue.")
+@click.argument("queue", callback=as_queue)
+@click.option("--delayed", is_flag=True, help="Also what waits for its time: delayed, to be retried, blocked.")
+@click.option("--reason", default="", help="Kept with the tasks and in the audit log.")
+@click.option("--yes", is_flag=True, help="Do not ask for the queue's name.")
+@common
+@click.pass_obj
+def purge(console: Console, queue: str, *, delayed: bool, reason: str, yes: bool) -> int:
+    """Cancel all that waits in QUEUE now; what runs goes on, and what comes meanwhile stays.
+
+    Asks for the queue's name, to be sure that it is this one. Cancelled tasks can be requeued for as long as they
+    are kept.
+
+    \b
+    Example:
+      dtq purge reports --reason "sent twice"
+    """
+    store = console.app().store
+    must_be_known(queue, store.inspect.queues())
+    if not yes:
+        stats = store.inspect.queue(queue)
+        waiting = stats.waiting + (stats.delayed + stats.retrying + stats.blocked if delayed else 0)
+        question = f"This cancels {plural(waiting, 'task')}. Type the name of the queue, {queue}, to go on"
+        if not typed(console, question, queue):
+            return 1
+    cancelled = store.control.purge(queue, delayed=delayed, actor=actor(), reason=reason)
+    if console.json:
+        console.emit(PurgeShape(queue, cancelled))
+    else:
+        console.say(f"Cancelled {plural(cancelled, 'task')} of {safe(queue)}.")
     return 0
 
 
@@ -114,15 +149,8 @@ def live_workers(store: Store) -> Counter[str]:
     return Counter(queue for worker in store.workers.list() for queue in worker.queues)
 
 
-def actor() -> str:
-    """Who is at the keyboard, for the audit log."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return "dtq"
-
-
-def _must_be_known(name: str, known: Sequence[str]) -> None:
+def must_be_known(name: str, known: Sequence[str]) -> None:
+    """Raise QueueNotFound, with the nearest name there is, for a queue that no task was ever in."""
     if name in known:
         return
     near = difflib.get_close_matches(name, known, n=1)

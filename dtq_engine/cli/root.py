@@ -6,25 +6,32 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
+from itertools import takewhile
 
 import click
 
 from dtq_engine import errors
+from dtq_engine.cli.completion import completion
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.dev import dev
 from dtq_engine.cli.dlq import dlq
+from dtq_engine.cli.doctor import doctor
+from dtq_engine.cli.events import audit, events
+from dtq_engine.cli.operate import reprioritise, requeue, run_now
 from dtq_engine.cli.options import CONTEXT
-from dtq_engine.cli.queues import QueueNotFound, pause, queues, resume
-from dtq_engine.cli.shapes import ErrorShape, FailureShape
+from dtq_engine.cli.queues import QueueNotFound, pause, purge, queues, resume
 from dtq_engine.cli.submit import submit
 from dtq_engine.cli.tasks import cancel, list_tasks, result, status
 from dtq_engine.cli.worker import worker
+from dtq_engine.cli.workers import workers
 from dtq_engine.harmless import safe
+from dtq_engine.shapes import ErrorShape, FailureShape
 
 OK, BAD_ANSWER, CANNOT, INTERRUPTED = 0, 1, 2, 130
 
 ANSWERS = (
     errors.ClaimLost,
+    errors.HookFailed,
     errors.IdempotencyConflict,
     errors.IdempotencyMismatch,
     errors.InvalidTransition,
@@ -78,7 +85,11 @@ def root(console: Console, no_color: bool, no_color_variable: str | None, debug:
     console.debug = debug
 
 
-for _command in (submit, status, result, list_tasks, cancel, queues, pause, resume, dlq, worker, dev):
+_TASKS = (submit, status, result, list_tasks, cancel, requeue, run_now, reprioritise)
+_QUEUES = (queues, pause, resume, purge, dlq)
+_DEPLOYMENT = (workers, events, audit, doctor)
+_PROCESSES = (worker, dev, completion)
+for _command in (*_TASKS, *_QUEUES, *_DEPLOYMENT, *_PROCESSES):
     root.add_command(_command)
 
 
@@ -94,7 +105,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; no exception leaves but those that end the interpreter."""
-    console = Console()
+    # Until click has read the options; where it cannot read them, this is all that is known.
+    console = Console(json="--json" in takewhile(lambda each: each != "--", arguments))
     try:
         return _run(console, arguments)
     except BrokenPipeError:

@@ -11,11 +11,11 @@ from dtq_engine.cli.console import Console
 from dtq_engine.cli.lines import Line, new_task, unapplied
 from dtq_engine.cli.options import InputFile, common_with_handlers, described, task_options
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
-from dtq_engine.cli.shapes import submitted_shape
 from dtq_engine.cli.text import span, status_words
 from dtq_engine.cli.values import payload_of
 from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
+from dtq_engine.shapes import submitted_shape
 from dtq_engine.submission import submit_one
 
 
@@ -75,7 +75,7 @@ def _submit_one(console: Console, line: Line, words: Sequence[str], wait: float 
         raise click.BadParameter(f"{error}.", param_hint="JSON | KEY=VALUE") from None
     app = console.app(handlers=True)
     task = new_task(line, app)
-    receipt = submit_one(app.store, app.settings, task)
+    receipt = submit_one(app, task)
     named = console.tasks or app.settings.tasks
     warning = unapplied([task.type], app, named) if receipt.outcome is SubmitOutcome.NEW else None
     if warning and (wait is not None or not console.json):

@@ -1,6 +1,5 @@
 """What people type, read into values: durations, instants and payloads."""
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ import msgspec
 
 from dtq_engine import codec
 from dtq_engine.errors import NotJson
+from dtq_engine.strict import refuse_repeated_names
 
 _UNITS_S: Mapping[str, float] = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|)")
@@ -53,21 +53,6 @@ def payload_of(words: Sequence[str]) -> bytes:
             raise ValueError(f"{key!r} is given twice")
         pairs[key] = _value(key, value)
     return _encoded("an argument's name", pairs)
-
-
-def refuse_repeated_names(data: bytes) -> None:
-    """Raise NotJson if an object in `data`, which must be JSON, has a name twice: which of the two was meant?"""
-
-    def look(pairs: list[tuple[str, object]]) -> None:
-        if len(pairs) > len(names := dict(pairs)):
-            twice = next(name for name in names if sum(name == each for each, _ in pairs) > 1)
-            raise NotJson("the value", f"it has the name {twice!r} twice in one object: leave one out.")
-
-    try:
-        # msgspec cannot tell: it keeps the last one without a word.
-        json.loads(data.decode(), object_pairs_hook=look, parse_int=len, parse_float=len)
-    except RecursionError as error:
-        raise codec.unreadable(error, data) from None
 
 
 def _json_object(text: str) -> bytes:

@@ -2,14 +2,15 @@
 --
 -- KEYS[1] dtq:queue:{q}   routes the call to the queue's slot; prefix and queue are read off it, and every
 --                         other key is built below, in the queue's slot (keys.py builds the same names)
--- ARGV[1] settings        the caller's, as JSON: channel, retention_ms, keep, result_ms, idem_ms, dlq, dlq_max, dlq_ms
+-- ARGV[1] settings        the caller's, as words: retention_ms keep result_ms idem_ms dlq (0 or 1) dlq_max dlq_ms channel
 --
--- Fields of a task's record, short because every waiting task pays for them:
---   v version     s state        t type         p priority    c created_ms   d payload up to 64 bytes
---   r retry numbers and timeout_ms              z expires_ms  i idempotency key
---   e entry       a attempt      f fence        k token       j token of the last recorded outcome
---   w worker      O 'r': held by a reaper       b started_ms  l lease_ms     h headers up to 64 bytes
---   x cancel asked                n restarts    y lease expiries             S satellite keys: p h e r
+-- Fields of a task's record, few and short because every waiting task pays for them, and every call for each:
+--   s state       t type         e entry        d payload up to 64 bytes     h headers up to 64 bytes
+--   r what was asked for: priority, created_ms, most attempts, base ms, most ms, jitter in thousandths, timeout_ms
+--   L its execution, once there was one: token ('-': nobody holds it), attempt, fence, started_ms, lease_ms
+--   w worker      j token of the last recorded outcome                       O 'r': held by a reaper
+--   v version, of newer ones     z expires_ms   i idempotency key            S satellite keys: p h e r
+--   x cancel asked                n restarts    y lease expiries
 --   F finished_ms R result up to 64 bytes       G true size of a cut result  K '0': do not keep the result
 --   E dead letter m reason       P previous attempts          W processes that wait for the end
 --   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
@@ -18,24 +19,29 @@ local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
 local SMALL = 64             -- a hash value over 64 bytes ends the compact encoding
 local FINAL = {S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
-local STATUS = setmetatable({P = 'pending', Q = 'queued', R = 'running', T = 'retrying', B = 'blocked',
-  S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'},
-  {__index = function() return 'unreadable' end})
 local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result'}
 
-local function queue_key(name) return PREFIX .. ':' .. name .. ':{' .. QUEUE .. '}' end
+-- The queue's keys by name, each built when it is first asked for: no call needs them all.
+local KEY = setmetatable({}, {__index = function(built, name)
+  built[name] = PREFIX .. ':' .. name .. ':{' .. QUEUE .. '}'
+  return built[name]
+end})
 
-local TASK = queue_key('task') .. ':'
-local STREAM = queue_key('stream') .. ':p'
-local DEAD = queue_key('stream:dead-letter')
-local SCHEDULE, RETRY, BLOCKED = queue_key('schedule'), queue_key('retry:schedule'), queue_key('blocked')
-local SCHEDULED = {P = SCHEDULE, T = RETRY, B = BLOCKED}
-local COUNTERS, EVENTS, AUDIT = queue_key('counters'), queue_key('stream:events'), queue_key('stream:audit')
-local PAUSED, WAKE, WAKE_SCHEDULE = KEYS[1] .. ':paused', queue_key('wake'), queue_key('wake:schedule')
+local TASK = KEY.task .. ':'
+local STREAM = KEY.stream .. ':p'
+local SCHEDULES = {P = 'schedule', T = 'retry:schedule', B = 'blocked'}
 
-local function satellite(letter, id) return queue_key(SATELLITE[letter]) .. ':' .. id end
-local function index_key(state) return queue_key('tasks:' .. FINAL[state]) end
-local function idempotency_key(key) return queue_key('idempotency') .. ':' .. key end
+local function schedule_of(state) return SCHEDULES[state] and KEY[SCHEDULES[state]] end
+local function paused_key() return KEYS[1] .. ':paused' end
+local function satellite(letter, id) return KEY[SATELLITE[letter]] .. ':' .. id end
+local function index_key(state) return KEY['tasks:' .. FINAL[state]] end
+local function idempotency_key(key) return KEY.idempotency .. ':' .. key end
+
+-- The status behind a record's letter, as it is called outside.
+local function status_of(record)
+  local living = {P = 'pending', Q = 'queued', R = 'running', T = 'retrying', B = 'blocked'}
+  return living[record.s] or FINAL[record.s] or 'unreadable'
+end
 
 -- Time ----------------------------------------------------------------------------------------------
 
@@ -45,7 +51,7 @@ local function raw_ms()
 end
 
 -- Redis' clock, plus what the tests moved it by.
-local function now_ms() return raw_ms() + (tonumber(redis.call('GET', queue_key('clock')) or 0)) end
+local function now_ms() return raw_ms() + (tonumber(redis.call('GET', KEY.clock) or 0)) end
 
 -- A number as whole digits: Lua prints large ones as 1.7e+12. The same few come again and again.
 local digits = {}
@@ -57,14 +63,19 @@ end
 local settings
 -- The caller's settings; most calls never need them.
 local function conf()
-  settings = settings or cjson.decode(ARGV[1])
+  if not settings then
+    local retention, keep, result, idem, dlq, dlq_max, dlq_ms, channel =
+      string.match(ARGV[1], '^(%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
+    settings = {retention_ms = tonumber(retention), keep = tonumber(keep), result_ms = tonumber(result), idem_ms = tonumber(idem),
+      dlq = dlq == '1', dlq_max = tonumber(dlq_max), dlq_ms = tonumber(dlq_ms), channel = channel}
+  end
   return settings
 end
 
 -- Guards --------------------------------------------------------------------------------------------
 
 -- A server at maxmemory refuses a script whose first write needs memory; after a DEL it lets it go on.
-local function open() redis.call('DEL', queue_key('scratch')) end
+local function open() redis.call('DEL', KEY.scratch) end
 
 -- damaged(key, type, …): an error reply when a shared key holds another type, before anything is written.
 local function damaged(...)
@@ -83,11 +94,20 @@ local function text(key)
   return type(value) == 'string' and value or nil
 end
 
--- The record as a table by field letter; empty when there is none, or when the key is no hash.
+-- The record as a table by field letter; empty when there is none, or when the key is no hash. Of its execution it
+-- has k token, a attempt, f fence, b started_ms and l lease_ms as well (k, b: nil for none). All read for every task:
+-- the table begins with room for what each record has, and band() and created() are asked only where they matter.
 local function read(id)
-  local flat, record = redis.pcall('HGETALL', TASK .. id), {}
+  local flat = redis.pcall('HGETALL', TASK .. id)
+  local record = {s = false, t = false, e = false, r = false, d = false, L = false, w = false}
   if flat.err then return record end
   for i = 1, #flat, 2 do record[flat[i]] = flat[i + 1] end
+  if record.L then
+    local token, attempt, fence, started, lease = string.match(record.L, '^(%S+) (%d+) (%d+) (%d+) (%d+)$')
+    if token ~= '-' then record.k = token end
+    if started ~= '0' then record.b = started end
+    record.a, record.f, record.l = attempt, fence, lease
+  end
   return record
 end
 
@@ -97,12 +117,27 @@ local function entry_of(record) return string.match(record.e or '', '^%d+%-%d+$'
 local function letter_of(record) return string.match(record.E or '', '^%d+%-%d+$') end
 local function satellites_of(record) return string.gmatch(record.S or '', '[pher]') end
 
+-- The reverse of what read() does with an execution: the value of L.
+local function execution(record)
+  return (record.k or '-') .. ' ' .. number(record.a) .. ' ' .. number(record.f) .. ' ' .. (record.b or '0') .. ' ' .. (record.l or '0')
+end
+
 -- A record's limits: the last of its numbers is the timeout; its deadline follows from its start.
-local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d+ %d+ %d+ %d+ (%d+)$')) end
+local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d %d+ %d+ %d+ %d+ %d+ (%d+)$')) end
+local readable = {}
+-- Whether priority, creation and limits can be read. Of the times that concern us each has 13 digits, so that the limits
+-- begin with the 17th character; they are mostly alike.
+local function is_readable(record)
+  local asked = record.r or ''
+  local limits = string.sub(asked, 17)
+  if readable[limits] == nil then readable[limits] = string.find(limits, '^%d+ %d+ %d+ %d+ %d+$') ~= nil end
+  return readable[limits] and string.find(asked, '^%d %d%d%d%d%d%d%d%d%d%d%d%d%d ') ~= nil
+end
 local function deadline_of(record) return (tonumber(record.b) or 0) + (timeout_of(record) or 0) end
 
--- Its priority; nil when it is none.
-local function band(record) return string.match(record.p or '', '^%d$') end
+-- Its priority as a digit, and when it was made, in ms; nil when it is none.
+local function band(record) return string.match(record.r or '', '^(%d) ') end
+local function created(record) return tonumber(string.sub(record.r or '', 3, 15)) end
 
 -- As damaged(), for the streams of these records.
 local function damaged_bands(records)
@@ -124,8 +159,8 @@ local counts, histograms, lines, labels = {}, {}, {}, {}
 local function label(type, register)
   if labels[type] then return labels[type] end
   labels[type] = type
-  if redis.pcall('HEXISTS', COUNTERS, type .. ' submitted') == 0 then
-    local known = register and redis.pcall('HINCRBY', COUNTERS, '_types', 1) or 0
+  if redis.pcall('HEXISTS', KEY.counters, type .. ' submitted') == 0 then
+    local known = register and redis.pcall('HINCRBY', KEY.counters, '_types', 1) or 0
     if not register or (tonumber(known) or 0) > 1000 then labels[type] = '_other' end
   end
   return labels[type]
@@ -138,26 +173,28 @@ local function count(type, name, by)
   of_type[name] = (of_type[name] or 0) + (by or 1)
 end
 
--- One observation: bucket k holds durations of up to 2^k ms.
-local LOG2 = math.log(2)
+-- One observation: bucket k holds durations of up to 2^k ms. Durations of one call are mostly alike, so they are
+-- counted as they are, and put into buckets at the end.
 local function observe(type, name, ms)
-  local of_type = histograms[type] or {}
-  histograms[type] = of_type
-  local buckets = of_type[name] or {ms = 0}
-  of_type[name] = buckets
-  local bucket = ms <= 1 and 0 or math.ceil(math.log(ms) / LOG2 - 1e-9)
-  buckets[bucket] = (buckets[bucket] or 0) + 1
-  buckets.ms = buckets.ms + math.max(0, ms)
+  local key = type .. ' ' .. name
+  local of_name = histograms[key]
+  if not of_name then
+    of_name = {type = type, name = name, seen = {}}
+    histograms[key] = of_name
+  end
+  of_name.seen[ms] = (of_name.seen[ms] or 0) + 1
 end
 
 local function write_counters()
-  for type, of_type in pairs(histograms) do
-    for name, buckets in pairs(of_type) do
-      for bucket, number in pairs(buckets) do count(type, name .. (bucket == 'ms' and '_ms' or ' ' .. bucket), number) end
+  for _, of_name in pairs(histograms) do
+    for ms, number in pairs(of_name.seen) do
+      local bucket = ms <= 1 and 0 or math.ceil(math.log(ms) / math.log(2) - 1e-9)
+      count(of_name.type, of_name.name .. ' ' .. bucket, number)
+      count(of_name.type, of_name.name .. '_ms', math.max(0, ms) * number)
     end
   end
   for type, of_type in pairs(counts) do
-    for name, by in pairs(of_type) do redis.pcall('HINCRBY', COUNTERS, label(type) .. ' ' .. name, whole(by)) end
+    for name, by in pairs(of_type) do redis.pcall('HINCRBY', KEY.counters, label(type) .. ' ' .. name, whole(by)) end
   end
 end
 
@@ -171,15 +208,15 @@ end
 -- One log entry and one PUBLISH per script call. An entry's id is the number of its last event, so that
 -- the log is bounded by events, not by entries, and a reader sees a gap.
 local function write_events(now)
-  local last = redis.pcall('HINCRBY', COUNTERS, '_events', #lines)
+  local last = redis.pcall('HINCRBY', KEY.counters, '_events', #lines)
   if type(last) ~= 'number' then return end
   local text = table.concat(lines, '\n')
   local function add()
-    return redis.pcall('XADD', EVENTS, 'MINID', '~', whole(math.max(0, last - 10000)), whole(last) .. '-0', 't', whole(now), 'd', text)
+    return redis.pcall('XADD', KEY['stream:events'], 'MINID', '~', whole(math.max(0, last - 10000)), whole(last) .. '-0', 't', whole(now), 'd', text)
   end
   local reply = add()
   if reply.err then
-    redis.pcall('DEL', EVENTS)
+    redis.pcall('DEL', KEY['stream:events'])
     add()
   end
   redis.pcall('PUBLISH', conf().channel .. ':events:{' .. QUEUE .. '}', whole(last) .. ' ' .. whole(now) .. '\n' .. text)
@@ -195,7 +232,7 @@ local function push_token(key)
 end
 
 -- Tell an idle worker that this queue has work, unless it is paused.
-local function wake_worker() if redis.pcall('EXISTS', PAUSED) ~= 1 then push_token(WAKE) end end
+local function wake_worker() if redis.pcall('EXISTS', paused_key()) ~= 1 then push_token(KEY.wake) end end
 
 -- Every script that writes ends with this.
 local function finish(now)
@@ -203,9 +240,9 @@ local function finish(now)
   if #lines > 0 then write_events(now) end
   if wake then wake_worker() end
   if earliest then
-    for _, key in ipairs({SCHEDULE, RETRY, BLOCKED}) do
-      local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
-      if head[2] and tonumber(head[2]) == earliest then return push_token(WAKE_SCHEDULE) end
+    for state in pairs(SCHEDULES) do
+      local head = redis.pcall('ZRANGE', schedule_of(state), 0, 0, 'WITHSCORES')
+      if head[2] and tonumber(head[2]) == earliest then return push_token(KEY['wake:schedule']) end
     end
   end
 end
@@ -216,13 +253,18 @@ local acks = {}
 
 -- Take a delivery out of its stream; written by flush_acks, one XACK and one XDEL for all of a stream.
 local function ack(priority, entry)
-  local stream = STREAM .. (priority or 5)
-  acks[stream] = acks[stream] or {}
-  table.insert(acks[stream], entry)
+  priority = priority or 5
+  local entries = acks[priority]
+  if not entries then
+    entries = {}
+    acks[priority] = entries
+  end
+  entries[#entries + 1] = entry
 end
 
 local function flush_acks()
-  for stream, entries in pairs(acks) do
+  for priority, entries in pairs(acks) do
+    local stream = STREAM .. priority
     redis.call('XACK', stream, 'workers', unpack(entries))
     redis.call('XDEL', stream, unpack(entries))
   end
@@ -273,8 +315,7 @@ end
 
 -- What a worker needs to run a task, or a reaper to decide on it (the worker that was lost, too); store/records.py reads it.
 local function describe(id, record)
-  local out = {id, record.t or '', record.p or '', record.e or '', record.a or '', record.f or '', record.c or '', record.b or '',
-    record.l or '', record.r or '', record.d or text(satellite('p', id)) or ''}
+  local out = {id, record.t or '', record.r or '', record.e or '', record.L or '', record.d or text(satellite('p', id)) or ''}
   local headers = record.h or (record.S and string.find(record.S, 'h', 1, true) and text(satellite('h', id)))
   if headers or record.n or record.y or record.K or record.Z or record.x then
     for _, value in ipairs({record.n or '0', record.y or '0', record.K or '', record.Z or '', record.x or '', headers or '',
@@ -288,10 +329,10 @@ end
 -- When Redis last came back after it stood still, by its own clock (0: not known to have). Reapers and
 -- heartbeats call this every few seconds; a silence of over 10 s means that idle times count from now.
 local function pulse(real)
-  local last, resumed = string.match(text(queue_key('pulse')) or '', '^(%d+) (%d+)$')
+  local last, resumed = string.match(text(KEY.pulse) or '', '^(%d+) (%d+)$')
   last, resumed = tonumber(last), tonumber(resumed) or 0
   if last and real - last > 10000 then resumed = real end
-  if not last or real - last > 1000 then redis.call('SET', queue_key('pulse'), whole(real) .. ' ' .. whole(resumed)) end
+  if not last or real - last > 1000 then redis.call('SET', KEY.pulse, whole(real) .. ' ' .. whole(resumed)) end
   return resumed
 end
 
@@ -301,28 +342,41 @@ end
 -- must meet the record of the first one.
 local GUARD_MS = 60000
 
+local lifetimes = {}
 -- How long a task that ended as `state` lives, unless trim comes first.
 local function lifetime(state)
-  if state == 'D' then return whole(math.max(GUARD_MS, conf().dlq_ms)) end
-  return whole(math.max(GUARD_MS, conf().retention_ms, state == 'S' and conf().result_ms or 0))
+  if not lifetimes[state] then
+    local ms = state == 'D' and conf().dlq_ms or math.max(conf().retention_ms, state == 'S' and conf().result_ms or 0)
+    lifetimes[state] = whole(math.max(GUARD_MS, ms))
+  end
+  return lifetimes[state]
+end
+
+local function trim_dead_letter(letter, fields)
+  redis.call('XDEL', KEY['stream:dead-letter'], letter)
+  local own = fields.i and redis.pcall('HGET', TASK .. fields.i, 'E')
+  if own == letter then delete_task(fields.i) end
+  -- A record that expired before its letter has left its place in the index.
+  if own == letter or own == false then redis.call('ZREM', index_key('D'), fields.i) end
+  count(fields.t or '_other', 'dead_letters_trimmed')
 end
 
 -- Dead letters over the bounds go, each with its task and history; they live exactly equally long.
 local function trim_dead_letters(now)
-  local excess = redis.call('XLEN', DEAD) - conf().dlq_max
+  local excess, from = redis.call('XLEN', KEY['stream:dead-letter']) - conf().dlq_max, '-'
   for _ = 1, 100 do
-    local letter, fields = redis.call('XRANGE', DEAD, '-', '+', 'COUNT', 1)[1], {}
+    local letter, fields = redis.call('XRANGE', KEY['stream:dead-letter'], from, '+', 'COUNT', 1)[1], {}
     if not letter then return end
     for i = 1, #letter[2], 2 do fields[letter[2][i]] = letter[2][i + 1] end
     local died = tonumber(fields.d) or 0
-    if died > now - GUARD_MS or (excess <= 0 and died > now - conf().dlq_ms) then return end
-    excess = excess - 1
-    redis.call('XDEL', DEAD, letter[1])
-    local own = fields.i and redis.pcall('HGET', TASK .. fields.i, 'E')
-    if own == letter[1] then delete_task(fields.i) end
-    -- A record that expired before its letter has left its place in the index.
-    if own == letter[1] or own == false then redis.call('ZREM', index_key('D'), fields.i) end
-    count(fields.t or '_other', 'dead_letters_trimmed')
+    if died > now then
+      -- The clock was set back: how old this one is can only be told later, and it must not hold up the others.
+      from = '(' .. letter[1]
+    elseif died > now - GUARD_MS or (excess <= 0 and died > now - conf().dlq_ms) then return
+    else
+      excess = excess - 1
+      trim_dead_letter(letter[1], fields)
+    end
   end
 end
 
@@ -341,7 +395,7 @@ local function trim_finished(state, now, looks)
   local index, passed_field = index_key(state), '_passed_' .. state
   local oldest = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
   if not oldest[1] then return 0 end
-  local passed = tonumber(redis.pcall('HGET', COUNTERS, passed_field) or 0) or 0
+  local passed = tonumber(redis.pcall('HGET', KEY.counters, passed_field) or 0) or 0
   if passed > 0 and tonumber(oldest[2]) <= now - conf().result_ms then passed = 0 end
   local excess = state == 'S' and redis.call('ZCARD', index) - conf().keep or 0
   if excess <= 0 and tonumber(oldest[2]) > now - conf().retention_ms then return 0 end
@@ -357,7 +411,7 @@ local function trim_finished(state, now, looks)
     else passed = passed + 1 end
   end
   if #gone > 0 then redis.call('ZREM', index, unpack(gone)) end
-  if passed ~= before then redis.pcall('HSET', COUNTERS, passed_field, passed) end
+  if passed ~= before then redis.pcall('HSET', KEY.counters, passed_field, passed) end
   return #gone
 end
 
@@ -367,7 +421,7 @@ local ended = {}
 
 local function expire(id, record, ttl)
   redis.call('PEXPIRE', TASK .. id, ttl)
-  for letter in satellites_of(record) do redis.call('PEXPIRE', satellite(letter, id), ttl) end
+  if record.S then for letter in satellites_of(record) do redis.call('PEXPIRE', satellite(letter, id), ttl) end end
 end
 
 -- An idempotency key outlives its task by `idem_ms` and then answers with the final state.
@@ -392,18 +446,19 @@ local function settle(id, record, state, now, detail, ...)
   expire(id, record, lifetime(state))
   if record.i then end_idempotency(id, record, state) end
   if record.W then tell_waiters(id, record, state) end
-  ended[state] = ended[state] or {}
-  table.insert(ended[state], whole(now))
-  table.insert(ended[state], id)
+  local members = ended[state] or {}
+  ended[state], members[#members + 1] = members, whole(now)
+  members[#members + 1] = id
   local task_type = record.t or '_other'
   count(task_type, FINAL[state])
   if tonumber(record.b) then observe(task_type, 'execution', now - record.b) end
-  if tonumber(record.c) then observe(task_type, 'duration', now - record.c) end
+  local made = created(record)
+  if made then observe(task_type, 'duration', now - made) end
   event(SETTLED_EVENT[state], id, record, detail)
 end
 
 local function add_letter(id, record, now, reason, summary)
-  local letter = redis.call('XADD', DEAD, '*', 'i', id, 't', record.t or '', 'r', reason, 'x', summary,
+  local letter = redis.call('XADD', KEY['stream:dead-letter'], '*', 'i', id, 't', record.t or '', 'r', reason, 'x', summary,
     'a', record.a or 0, 'w', record.w or '', 'd', whole(now))
   set(id, 'E', letter)
 end
@@ -426,7 +481,7 @@ end
 
 -- The shared keys that settle writes to; to be checked by damaged() before the first write.
 local function settle_keys()
-  return DEAD, 'stream', index_key('S'), 'zset', index_key('F'), 'zset', index_key('D'), 'zset',
+  return KEY['stream:dead-letter'], 'stream', index_key('S'), 'zset', index_key('F'), 'zset', index_key('D'), 'zset',
     index_key('C'), 'zset', index_key('E'), 'zset'
 end
 
@@ -435,19 +490,19 @@ end
 local function block(id, record, now, reason, grace_ms)
   local since, times = tonumber(record.B) or now, tonumber(record.N) or 0
   if now - since > grace_ms and not is_newer(record) then return die(id, record, now, reason, reason) end
-  park(id, BLOCKED, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
+  park(id, KEY.blocked, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
 end
 
 -- Requests of operators: answered again when sent again, and audited where they act. -------------------
 
 local function remember(request, answer)
-  redis.call('SET', queue_key('request') .. ':' .. request, answer, 'PX', 120000)
+  redis.call('SET', KEY.request .. ':' .. request, answer, 'PX', 120000)
   return answer
 end
 
-local function remembered(request) return redis.call('GET', queue_key('request') .. ':' .. request) end
+local function remembered(request) return redis.call('GET', KEY.request .. ':' .. request) end
 
 local function audit(now, action, target, actor, reason, request, number)
-  redis.pcall('XADD', AUDIT, 'MAXLEN', '~', 10000, '*', 't', whole(now), 'action', action, 'target', target,
+  redis.pcall('XADD', KEY['stream:audit'], 'MAXLEN', '~', 10000, '*', 't', whole(now), 'action', action, 'target', target,
     'actor', actor, 'reason', reason, 'request', request, 'count', number or 1)
 end

@@ -4,8 +4,8 @@
 -- Returns  OK
 
 open()
-local key = queue_key('types') .. ':' .. ARGV[2]
-local bad = damaged(key, 'set', BLOCKED, 'zset')
+local key = KEY.types .. ':' .. ARGV[2]
+local bad = damaged(key, 'set', KEY.blocked, 'zset')
 if bad then return bad end
 local is_news = redis.call('EXISTS', key) == 0
 redis.call('SADD', key, '', unpack(ARGV, 4))
@@ -13,9 +13,9 @@ redis.call('PEXPIRE', key, ARGV[3])
 if is_news then
   local now, known = now_ms(), {}
   for i = 4, #ARGV do known['unknown_task_type:' .. ARGV[i]], known['payload_misfit:' .. ARGV[i]] = true, true end
-  for _, id in ipairs(redis.call('ZRANGE', BLOCKED, 0, 999)) do
+  for _, id in ipairs(redis.call('ZRANGE', KEY.blocked, 0, 999)) do
     if known[redis.pcall('HGET', TASK .. id, 'm') or ''] then
-      redis.call('ZADD', BLOCKED, 'XX', whole(now), id)
+      redis.call('ZADD', KEY.blocked, 'XX', whole(now), id)
       earliest = now
     end
   end

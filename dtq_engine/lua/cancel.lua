@@ -7,7 +7,7 @@ open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local before = remembered(request)
 if before then return before end
-local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 local now, record = now_ms(), read(id)
 if not record.s then return 'missing' end
@@ -22,7 +22,7 @@ if record.s == 'R' then
 else
   if record.s == 'Q' then ack(band(record), entry_of(record)) end
   flush_acks()
-  if SCHEDULED[record.s] then redis.call('ZREM', SCHEDULED[record.s], id) end
+  if schedule_of(record.s) then redis.call('ZREM', schedule_of(record.s), id) end
   settle(id, record, 'C', now, nil, 'm', reason ~= '' and reason or 'cancelled')
 end
 remember(request, answer)

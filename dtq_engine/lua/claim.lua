@@ -7,12 +7,12 @@
 -- ARGV     [2] worker  [3] token, also this request's id  [4] limit  [5] lease ms  [6] digest of the known
 --          types  [7] grace ms before a blocked task dies
 -- Returns  TASKS, EMPTY, PAUSED, AGAIN (its bound of work; claim again under a new token), TYPES (publish them
---          first) or REGISTER, then the tasks as describe() gives them. Sent again under its token it answers
---          with what still runs under it, leases renewed.
+--          first) or REGISTER, then the tasks: most as one line of words and the payload (brief), the others as
+--          describe() gives them. Sent again under its token it answers with what still runs under it, leases renewed.
 
 open()
 local worker, token, limit, lease_ms, grace_ms = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
-local memo, types_key = queue_key('claim') .. ':' .. worker .. ':' .. token, queue_key('types') .. ':' .. ARGV[6]
+local memo, types_key = KEY.claim .. ':' .. worker .. ':' .. token, KEY.types .. ':' .. ARGV[6]
 local now, real = now_ms(), raw_ms()
 
 local earlier = redis.call('GET', memo)
@@ -29,9 +29,9 @@ if earlier then
 end
 
 if redis.call('EXISTS', KEYS[1]) == 0 then return {'REGISTER'} end
-if redis.call('EXISTS', PAUSED) == 1 then return {'PAUSED'} end
+if redis.call('EXISTS', paused_key()) == 1 then return {'PAUSED'} end
 if redis.call('EXISTS', types_key) == 0 then return {'TYPES'} end
-local bad = damaged(types_key, 'set', BLOCKED, 'zset', settle_keys())
+local bad = damaged(types_key, 'set')
 if bad then return bad end
 
 local known = {}
@@ -43,23 +43,45 @@ end
 -- Why no worker of this build may run the record; nil when it may.
 local function obstacle(record)
   if is_newer(record) then return 'newer_record' end
-  if not (record.t and timeout_of(record) and band(record)) then return 'undecodable_record' end
+  if not (record.t and is_readable(record)) then return 'undecodable_record' end
   if not knows(record.t) then return 'unknown_task_type:' .. record.t end
 end
 
 local reply, claimed = {'TASKS'}, {}
+local started, lease = whole(now), whole(lease_ms)
+local first = execution({k = token, a = 1, f = 1, b = started, l = lease})
+
+-- As describe(), for a task with nothing unusual about it, which is cheaper to send; nil for the others.
+local function brief(id, record)
+  if record.h or record.n or record.y or record.K or record.Z or record.x then return end
+  local payload = record.d or (record.S == 'p' and text(satellite('p', id)))
+  if not payload or (record.d and record.S) then return end
+  return id .. ' ' .. record.t .. ' ' .. record.e .. ' ' .. record.L .. ' ' .. record.r .. '\n' .. payload
+end
 
 local function start(id, record, entry)
-  record.a, record.f = number(record.a) + 1, number(record.f) + 1
-  record.b, record.l, record.k = whole(now), whole(lease_ms), token
-  set(id, 's', 'R', 'a', record.a, 'f', record.f, 'k', token, 'w', worker, 'b', record.b, 'l', record.l)
+  if record.L then
+    record.a, record.f, record.b, record.l, record.k = number(record.a) + 1, number(record.f) + 1, started, lease, token
+    record.L = execution(record)
+  else
+    record.a, record.L = '1', first
+  end
+  set(id, 's', 'R', 'L', record.L, 'w', worker)
   -- Since when it was blocked stays until an outcome: its worker may find that it cannot run it either.
   if record.m or record.O then redis.call('HDEL', TASK .. id, 'm', 'O') end
   record.w, claimed[#claimed + 1] = worker, id
   count(record.t, 'started')
   observe(record.t, 'wait', real - string.match(entry, '^%d+'))
   event('TASK_STARTED', id, record)
-  reply[#reply + 1] = describe(id, record)
+  reply[#reply + 1] = brief(id, record) or describe(id, record)
+end
+
+-- Only to expire or block a task are more keys needed. With one of them damaged, such a delivery is left to a reaper's
+-- second look, and the others start.
+local sound
+local function is_sound()
+  if sound == nil then sound = damaged(KEY.blocked, 'zset', settle_keys()) == nil end
+  return sound
 end
 
 local function take(priority, entry, id)
@@ -67,7 +89,8 @@ local function take(priority, entry, id)
   if record.s == 'R' and record.e == entry then return end
   if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
   local why, expires = obstacle(record), tonumber(record.z)
-  if not why and not (expires and expires <= now and not record.a) then return start(id, record, entry) end
+  if not why and not (expires and expires <= now and not record.b) then return start(id, record, entry) end
+  if not is_sound() then return end
   ack(priority, entry)
   flush_acks()
   if why then block(id, record, now, why, grace_ms) else settle(id, record, 'E', now) end
@@ -97,7 +120,7 @@ flush_ended(now)
 if #claimed > 0 then redis.call('SET', memo, table.concat(claimed, ' '), 'PX', 120000) end
 wake = #claimed == limit or looks <= 0
 -- With every band empty, wake-ups that are left would only cause claims in vain.
-if not wake then redis.call('DEL', WAKE) end
+if not wake then redis.call('DEL', KEY.wake) end
 finish(now)
 if looks <= 0 and #claimed < limit then reply[1] = 'AGAIN' elseif #claimed == 0 then reply[1] = 'EMPTY' end
 return reply

@@ -13,14 +13,14 @@ if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
-local is_readable = STATUS[record.s] ~= 'unreadable'
-if is_readable and (not FINAL[record.s] or record.s == 'S') then return 'invalid:' .. STATUS[record.s] end
+local is_known = status_of(record) ~= 'unreadable'
+if is_known and (not FINAL[record.s] or record.s == 'S') then return 'invalid:' .. status_of(record) end
 local bad = damaged(settle_keys())
 if bad then return bad end
 
 local now = now_ms()
-if is_readable then redis.call('ZREM', index_key(record.s), id) end
-if letter_of(record) then redis.call('XDEL', DEAD, record.E) end
+if is_known then redis.call('ZREM', index_key(record.s), id) end
+if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
 delete_task(id)
 count(record.t or '_other', 'discarded')
 remember(request, 'discarded')

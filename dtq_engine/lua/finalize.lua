@@ -1,16 +1,17 @@
 -- finalize: end executions, each once and only by its holder, in one step with no state in between.
 --
--- ARGV     [2] grace ms before a blocked task dies, then per execution: id, token, verb, number, word, summary, body
---            S succeed     number = true size of a cut result (else 0), word = 'v' when body holds a result
+-- ARGV     [2] grace ms before a blocked task dies, then per execution: id, token, end, where end is a verb of one
+--          letter, or that with 'number word', a line break and a body behind it:
+--            S succeed     word = 'v' when body holds a result, number = true size of a cut one (else 0)
 --            Y reschedule  number = delay ms, word = error type, body = error as JSON
---            D die         word = reason, summary = one line, body = error as JSON
+--            D die         word = reason, body = summary, a line break, error as JSON
 --            C cancel      word = error type, body = error as JSON
 --            L release   Z postpone (number = delay ms)   B block (word = reason): these give the attempt back
--- Returns  per execution OK · DUP (recorded by you before) · FENCED (not yours any more) · GONE
+-- Returns  a word per execution, blanks between: OK · DUP (recorded by you before) · FENCED (not yours any more) · GONE
 
 open()
 local now, grace_ms = now_ms(), tonumber(ARGV[2])
-local reply, accepted, records, seen = {}, {}, {}, {}
+local reply, records, seen, successes = {}, {}, {}, 0
 
 local function judge(id, token, record)
   if not record.s then return 'GONE' end
@@ -20,23 +21,27 @@ local function judge(id, token, record)
   return 'OK'
 end
 
-for at = 3, #ARGV, 7 do
+for at = 3, #ARGV, 3 do
   local id, token = ARGV[at], ARGV[at + 1]
   local record = read(id)
   local answer = judge(id, token, record)
   reply[#reply + 1] = answer
   if answer == 'OK' then
-    accepted[#accepted + 1], records[#records + 1] = {at = at, id = id, record = record}, record
+    records[#records + 1], record.id, record.ending = record, id, ARGV[at + 2]
+    if string.byte(record.ending) == 83 then successes = successes + 1 end
   end
   if answer == 'FENCED' then event('TASK_FENCED', id, record) end
 end
 
-local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys()) or damaged_bands(records)
+-- Successes, the most by far, touch the fewest keys.
+local bad = damaged_bands(records)
+if successes == #records then bad = bad or damaged(index_key('S'), 'zset')
+else bad = bad or damaged(KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys()) end
 if bad then return bad end
 
 local apply = {}
 
-function apply.S(id, record, size, word, _, body)
+function apply.S(id, record, size, word, body)
   local late = record.x and 'cancel_came_too_late' or nil
   if word ~= 'v' or record.K == '0' then return settle(id, record, 'S', now, late) end
   if #body <= SMALL and size == '0' then return settle(id, record, 'S', now, late, 'R', body) end
@@ -45,60 +50,71 @@ function apply.S(id, record, size, word, _, body)
   settle(id, record, 'S', now, late, 'S', record.S, 'G', size)
 end
 
-function apply.C(id, record, _, word, _, body)
+function apply.C(id, record, _, word, body)
   keep_error(id, record, now, body)
   settle(id, record, 'C', now, word, 'm', 'cancelled')
 end
 
-function apply.D(id, record, _, word, summary, body)
+function apply.D(id, record, _, word, body, summary)
   keep_error(id, record, now, body)
   count(record.t, 'attempts_failed')
   die(id, record, now, word, summary)
 end
 
 -- A recorded outcome shows that the task does not kill its workers; a reaper's decision does not.
-local function wait_or_go(id, record, token, delay, ...)
+local function wait_or_go(id, record, delay)
   if record.B then redis.call('HDEL', TASK .. id, 'B', 'N') end
-  local resets = {}
-  if record.O ~= 'r' then resets = {'n', 0, 'y', 0} end
-  local fields = {'j', token, 'k', '', ...}
-  for _, field in ipairs(resets) do fields[#fields + 1] = field end
-  if delay > 0 then park(id, RETRY, 'T', now + delay, unpack(fields)) else push(id, band(record), unpack(fields)) end
+  local token, resets = record.k, {}
+  record.k = nil
+  if record.O ~= 'r' and (record.n or record.y) then resets = {'n', 0, 'y', 0} end
+  local fields = {'j', token, 'L', execution(record), unpack(resets)}
+  if delay > 0 then park(id, KEY['retry:schedule'], 'T', now + delay, unpack(fields)) else push(id, band(record), unpack(fields)) end
 end
 
-function apply.Y(id, record, delay, word, _, body)
+function apply.Y(id, record, delay, word, body)
   keep_error(id, record, now, body)
   count(record.t, 'attempts_failed')
   count(record.t, 'retried')
-  wait_or_go(id, record, record.k, tonumber(delay))
+  wait_or_go(id, record, tonumber(delay))
   event('TASK_RETRY_SCHEDULED', id, record, word)
 end
 
-function apply.Z(id, record, delay) wait_or_go(id, record, record.k, tonumber(delay), 'a', number(record.a) - 1) end
+function apply.Z(id, record, delay)
+  record.a = math.max(0, number(record.a) - 1)
+  wait_or_go(id, record, tonumber(delay))
+end
+
+-- Nobody holds it any more, and its attempt does not count: the fields that say so.
+local function given_back(record)
+  local token = record.k
+  record.a, record.k = math.max(0, number(record.a) - 1), nil
+  return 'j', token, 'L', execution(record)
+end
 
 function apply.L(id, record)
-  push(id, band(record), 'j', record.k, 'k', '', 'a', number(record.a) - 1, 'n', number(record.n) + 1)
+  local restarts = number(record.n) + 1
+  push(id, band(record), 'n', restarts, given_back(record))
 end
 
 function apply.B(id, record, _, word)
-  set(id, 'j', record.k, 'k', '', 'a', number(record.a) - 1)
-  record.a = number(record.a) - 1
+  set(id, given_back(record))
   block(id, record, now, word, grace_ms)
 end
 
-for _, item in ipairs(accepted) do ack(band(item.record), entry_of(item.record)) end
+for _, record in ipairs(records) do ack(band(record), entry_of(record)) end
 flush_acks()
-for _, item in ipairs(accepted) do
-  local verb = ARGV[item.at + 2]
+for _, record in ipairs(records) do
+  local id, verb, number, word, body, summary = record.id, record.ending, '0', '', '', ''
+  if #verb > 1 then verb, number, word, body = string.match(verb, '^(%a)(%d+) (%S*)\n(.*)$') end
+  if verb == 'D' then summary, body = string.match(body, '^(.*)\n([^\n]*)$') end
   -- Of a task whose cancel was asked for, only a success still counts: it happened.
-  if item.record.x and verb ~= 'S' and verb ~= 'C' then
-    local body = ARGV[item.at + 6]
-    if body ~= '' then keep_error(item.id, item.record, now, body) end
-    settle(item.id, item.record, 'C', now, nil, 'm', 'cancelled')
+  if record.x and verb ~= 'S' and verb ~= 'C' then
+    if body ~= '' then keep_error(id, record, now, body) end
+    settle(id, record, 'C', now, nil, 'm', 'cancelled')
   else
-    apply[verb](item.id, item.record, unpack(ARGV, item.at + 3, item.at + 6))
+    apply[verb](id, record, number, word, body, summary)
   end
 end
 flush_ended(now)
 finish(now)
-return reply
+return table.concat(reply, ' ')

@@ -10,9 +10,9 @@ if before then return before end
 local now = now_ms()
 local note = {by = actor, reason = reason, since = now}
 if span ~= '' then note['until'] = now + span end
-redis.call('SET', PAUSED, cjson.encode(note))
-if span ~= '' then redis.call('PEXPIRE', PAUSED, span) end
-redis.call('DEL', WAKE)
+redis.call('SET', paused_key(), cjson.encode(note))
+if span ~= '' then redis.call('PEXPIRE', paused_key(), span) end
+redis.call('DEL', KEY.wake)
 remember(request, 'paused')
 audit(now, 'pause', QUEUE, actor, reason, request)
 finish(now)

@@ -5,10 +5,10 @@
 
 open()
 local now, room, moved = now_ms(), tonumber(ARGV[2]), 0
-local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 
-local sources, records = {{key = SCHEDULE, state = 'P'}, {key = RETRY, state = 'T'}, {key = BLOCKED, state = 'B'}}, {}
+local sources, records = {{key = KEY.schedule, state = 'P'}, {key = KEY['retry:schedule'], state = 'T'}, {key = KEY.blocked, state = 'B'}}, {}
 for _, source in ipairs(sources) do
   source.due = redis.call('ZRANGEBYSCORE', source.key, '-inf', whole(now), 'LIMIT', 0, room - moved)
   for _, id in ipairs(source.due) do records[#records + 1] = read(id) end
@@ -35,7 +35,7 @@ flush_ended(now)
 finish(now)
 
 local next_due
-for _, schedule in ipairs({SCHEDULE, RETRY, BLOCKED}) do
+for _, schedule in ipairs({KEY.schedule, KEY['retry:schedule'], KEY.blocked}) do
   local head = redis.call('ZRANGE', schedule, 0, 0, 'WITHSCORES')
   if head[2] and (not next_due or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
 end

@@ -11,7 +11,7 @@ open()
 local request, actor, reason, delayed, place, passed = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local before = remembered(request)
 if before then return before end
-local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 local now = now_ms()
 local since = ARGV[8] ~= '' and tonumber(ARGV[8]) or now
@@ -34,7 +34,7 @@ local function candidates()
     local entries = redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 100 + passed)
     for i = passed + 1, #entries do found[#found + 1] = {entries[i][2][2], entries[i][1]} end
   else
-    for _, id in ipairs(redis.call('ZRANGE', SCHEDULED[place], passed, passed + 99)) do found[#found + 1] = {id} end
+    for _, id in ipairs(redis.call('ZRANGE', schedule_of(place), passed, passed + 99)) do found[#found + 1] = {id} end
   end
   return found
 end
@@ -42,11 +42,11 @@ end
 local cancelled = 0
 local function end_task(id, entry)
   local record = read(id)
-  if is_newer(record) or record.s == 'R' or (tonumber(record.c) or 0) > since then
+  if is_newer(record) or record.s == 'R' or (created(record) or 0) > since then
     passed = passed + 1
     return
   end
-  if entry then ack(place, entry) else redis.call('ZREM', SCHEDULED[place], id) end
+  if entry then ack(place, entry) else redis.call('ZREM', schedule_of(place), id) end
   if record.s == (entry and 'Q' or place) and (not entry or record.e == entry) then
     flush_acks()
     settle(id, record, 'C', now, nil, 'm', reason ~= '' and reason or 'purged')

@@ -22,8 +22,9 @@ local function fence(id, record)
     record.n, record.y = number(record.n) + 1, number(record.y) + 1
     count(record.t or '_other', 'lease_expired')
   end
-  record.f = number(record.f) + 1
-  set(id, 'k', token, 'O', 'r', 'l', 10000, 'n', record.n or 0, 'y', record.y or 0, 'f', record.f)
+  record.f, record.l, record.k = number(record.f) + 1, 10000, token
+  record.L = execution(record)
+  set(id, 'L', record.L, 'O', 'r', 'n', record.n or 0, 'y', record.y or 0)
   redis.call('XCLAIM', stream, 'workers', reaper, 0, record.e, 'IDLE', 0, 'JUSTID')
   reply[#reply + 1] = describe(id, record)
 end

@@ -10,17 +10,17 @@ if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
-if record.s == 'R' or FINAL[record.s] then return 'invalid:' .. STATUS[record.s] end
+if record.s == 'R' or FINAL[record.s] then return 'invalid:' .. status_of(record) end
 local bad = damaged_bands({record}) or damaged(STREAM .. priority, 'stream')
 if bad then return bad end
 
-local now = now_ms()
-if record.s == 'Q' and record.p ~= priority then
+local now, limits = now_ms(), priority .. string.sub(record.r or '', 2)
+if record.s == 'Q' and band(record) ~= priority then
   ack(band(record), entry_of(record))
   flush_acks()
-  push(id, priority, 'p', priority)
+  push(id, priority, 'r', limits)
 else
-  set(id, 'p', priority)
+  set(id, 'r', limits)
 end
 remember(request, 'moved')
 audit(now, 'reprioritise', id, actor, reason, request)

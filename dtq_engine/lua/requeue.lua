@@ -10,7 +10,7 @@ if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
-if not FINAL[record.s] or record.s == 'S' then return 'invalid:' .. STATUS[record.s] end
+if not FINAL[record.s] or record.s == 'S' then return 'invalid:' .. status_of(record) end
 local priority = band(record) or 5
 local bad = damaged(STREAM .. priority, 'stream', settle_keys())
 if bad then return bad end
@@ -26,9 +26,9 @@ redis.call('PERSIST', TASK .. id)
 for letter in satellites_of(record) do redis.call('PERSIST', satellite(letter, id)) end
 if holder then redis.call('SET', idempotency_key(record.i), print .. ' ' .. id .. ' L') end
 redis.call('ZREM', index_key(record.s), id)
-if letter_of(record) then redis.call('XDEL', DEAD, record.E) end
-redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'l', 'w', 'b', 'k', 'n', 'y', 'a')
-push(id, priority, 'P', number(record.P) + number(record.a), 'j', record.k or '')
+if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
+redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'w', 'n', 'y')
+push(id, priority, 'P', number(record.P) + number(record.a), 'j', record.k or '', 'L', execution({f = record.f}))
 count(record.t or '_other', 'requeued')
 event('TASK_QUEUED', id, {t = record.t}, 'requeued')
 remember(request, 'requeued')

@@ -8,7 +8,7 @@ local request, actor, reason = ARGV[2], ARGV[3], ARGV[4]
 local before = remembered(request)
 if before then return before end
 local now = now_ms()
-redis.call('DEL', PAUSED)
+redis.call('DEL', paused_key())
 wake = true
 remember(request, 'resumed')
 audit(now, 'resume', QUEUE, actor, reason, request)

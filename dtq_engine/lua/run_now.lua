@@ -10,8 +10,8 @@ if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
-local schedule = SCHEDULED[record.s]
-if not schedule then return 'invalid:' .. STATUS[record.s] end
+local schedule = schedule_of(record.s)
+if not schedule then return 'invalid:' .. status_of(record) end
 local priority = band(record) or 5
 local bad = damaged(schedule, 'zset', STREAM .. priority, 'stream')
 if bad then return bad end

@@ -2,13 +2,14 @@
 --
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
 -- a finished one without index, letter or time to live: each gets what it lacks. Members of schedules and
--- indexes without a record go, as do idempotency keys of tasks that are gone.
+-- indexes without a record go, as do idempotency keys of tasks that are gone, and deliveries that lead to no task
+-- and will reach nobody any more.
 --
--- ARGV     [2] number of ids, then task ids, then idempotency keys
+-- ARGV     [2] number of ids  [3] number of keys, then task ids, idempotency keys, and pairs of priority and entry
 -- Returns  names and numbers of repairs: what, how many, …
 
 open()
-local bad = damaged(SCHEDULE, 'zset', RETRY, 'zset', BLOCKED, 'zset', settle_keys())
+local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 local now, repairs = now_ms(), {}
 
@@ -61,8 +62,8 @@ function mend.R(id, record)
 end
 
 local function mend_schedule(id, record)
-  if redis.call('ZSCORE', SCHEDULED[record.s], id) then return end
-  redis.call('ZADD', SCHEDULED[record.s], whole(now), id)
+  if redis.call('ZSCORE', schedule_of(record.s), id) then return end
+  redis.call('ZADD', schedule_of(record.s), whole(now), id)
   earliest = now
   repaired('schedule')
 end
@@ -74,7 +75,7 @@ local function mend_end(id, record)
     redis.call('ZADD', index_key(record.s), whole(at), id)
     repaired('index')
   end
-  if record.s == 'D' and not (letter_of(record) and #redis.call('XRANGE', DEAD, record.E, record.E) > 0) then
+  if record.s == 'D' and not (letter_of(record) and #redis.call('XRANGE', KEY['stream:dead-letter'], record.E, record.E) > 0) then
     add_letter(id, record, now, record.m or 'unknown', '')
     repaired('dead_letter')
   end
@@ -87,21 +88,34 @@ for state in pairs(FINAL) do mend[state] = mend_end end
 
 -- Nothing may point at a task that is gone.
 local function drop_members(id)
-  for _, schedule in pairs(SCHEDULED) do
-    if redis.call('ZREM', schedule, id) == 1 then repaired('member_without_record') end
+  for state in pairs(SCHEDULES) do
+    if redis.call('ZREM', schedule_of(state), id) == 1 then repaired('member_without_record') end
   end
   for state in pairs(FINAL) do
     if redis.call('ZREM', index_key(state), id) == 1 then repaired('member_without_record') end
   end
 end
 
-local last_id = 2 + ARGV[2]
-for i = 3, last_id do
+-- A stray that is still to be delivered is dropped by the claim that gets it, one that is pending by a reaper.
+local function drop_stray(priority, entry)
+  local stream = STREAM .. priority
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  if not found or is_pending(stream, entry) or not was_delivered(stream, entry) then return end
+  local record = found[2][2] and read(found[2][2]) or {}
+  if record.e == entry and (record.s == 'Q' or record.s == 'R') then return end
+  ack(priority, entry)
+  flush_acks()
+  repaired('stray_delivery')
+end
+
+local last_id = 3 + ARGV[2]
+local last_key = last_id + ARGV[3]
+for i = 4, last_id do
   local record = read(ARGV[i])
   if not record.s then drop_members(ARGV[i])
   elseif mend[record.s] and not is_newer(record) then mend[record.s](ARGV[i], record) end
 end
-for i = last_id + 1, #ARGV do
+for i = last_id + 1, last_key do
   local key = idempotency_key(ARGV[i])
   local id = string.match(text(key) or '', '^%S+ (%S+) L$')
   if id and redis.call('EXISTS', TASK .. id) == 0 then
@@ -109,6 +123,7 @@ for i = last_id + 1, #ARGV do
     repaired('idempotency_key')
   end
 end
+for i = last_key + 1, #ARGV, 2 do drop_stray(ARGV[i], ARGV[i + 1]) end
 finish(now)
 
 local reply = {}

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import msgspec
-
 from dtq_engine import scripts
 from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, Patience
@@ -39,19 +37,18 @@ class Base:
 
 
 def _context(settings: Settings, keys: Keys) -> bytes:
-    """ARGV[1] of every queue script: the settings that ending a task depends on."""
-    return msgspec.json.encode(
-        {
-            "channel": keys.channels(),
-            "retention_ms": round(settings.task_retention_s * 1000),
-            "keep": settings.keep_succeeded,
-            "result_ms": round(settings.result_retention_s * 1000),
-            "idem_ms": round(settings.idem_ttl_s * 1000),
-            "dlq": settings.dlq_enabled,
-            "dlq_max": settings.dlq_maxlen,
-            "dlq_ms": round(settings.dlq_retention_s * 1000),
-        }
+    """ARGV[1] of every queue script: the settings that ending a task depends on, in the order of `lua/_lib.lua`."""
+    words = (
+        round(settings.task_retention_s * 1000),
+        settings.keep_succeeded,
+        round(settings.result_retention_s * 1000),
+        round(settings.idem_ttl_s * 1000),
+        int(settings.dlq_enabled),
+        settings.dlq_maxlen,
+        round(settings.dlq_retention_s * 1000),
+        keys.channels(),
     )
+    return " ".join(map(str, words)).encode()
 
 
 def chunks(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:

@@ -1,8 +1,15 @@
 """What happened, read back from the logs: task events and operators' actions."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from dtq_engine.store.base import Base
+from dtq_engine.store.replies import first_entry, pairs
+
+ENTRIES_PER_CALL = 20
+"""An entry holds the events of one script call, up to some hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +50,88 @@ class Events:
 
     def tail(self, queue: str, count: int) -> list[Event]:
         """The latest `count` events of a queue, oldest first."""
-        events: list[Event] = []
-        end = "+"
-        while len(events) < count:
-            entries = self._base.connection.call("XREVRANGE", self._base.keys.events(queue), end, "-", "COUNT", 10)
-            if not entries:
-                break
-            for entry, fields in entries:
-                events = _decode(queue, entry, fields) + events
-            end = f"({entries[-1][0].decode()}"
-        return events[-count:]
+        return list(islice(self.newest(queue), count))[::-1]
 
-    def audit(self, queue: str, count: int) -> list[AuditEntry]:
-        """The latest `count` actions on a queue and its tasks, newest first."""
-        entries = self._base.connection.call("XREVRANGE", self._base.keys.audit(queue), "+", "-", "COUNT", count)
+    def newest(self, queue: str, before: int | None = None) -> Iterator[Event]:
+        """The events of a queue (before that with a number), newest first, read as far as they are asked for."""
+        if before is None:
+            yield from self._backwards(queue, "+")
+            return
+        # The entry that holds the event just before is named by the last of its events.
+        key = self._base.keys.events(queue)
+        entries = self._base.connection.call("XRANGE", key, f"{max(0, before - 1)}-0", "+", "COUNT", 1)
+        start = entries[0][0].decode() if entries else "+"
+        yield from (event for event in self._backwards(queue, start) if event.event_id < before)
+
+    def _backwards(self, queue: str, end: str) -> Iterator[Event]:
+        while entries := self._base.connection.call(
+            "XREVRANGE", self._base.keys.events(queue), end, "-", "COUNT", ENTRIES_PER_CALL
+        ):
+            for entry, fields in entries:
+                yield from reversed(_decode(queue, entry, fields))
+            end = f"({entries[-1][0].decode()}"
+
+    def last(self, queues: Sequence[str]) -> dict[str, int]:
+        """The number of the latest event of each of these queues; 0 where the log has none."""
+        asked = [("XREVRANGE", self._base.keys.events(queue), "+", "-", "COUNT", 1) for queue in queues]
+        replies = self._base.connection.pipeline(asked)
+        return {queue: _number(first_entry(reply)) for queue, reply in zip(queues, replies, strict=True)}
+
+    def after(self, positions: Mapping[str, int]) -> list[Event]:
+        """What happened in these queues after the event that each names (0: all that the log has), oldest first.
+
+        Of each queue at most the events of some script calls: ask again from the last ones. The first event of a
+        queue is not the next number when the log is shorter than that.
+        """
+        asked = [
+            ("XRANGE", self._base.keys.events(queue), f"{position + 1}-0", "+", "COUNT", ENTRIES_PER_CALL)
+            for queue, position in positions.items()
+        ]
+        found = [
+            event
+            for (queue, position), reply in zip(positions.items(), self._base.connection.pipeline(asked), strict=True)
+            if not isinstance(reply, Exception)
+            for entry, fields in reply
+            for event in _decode(queue, entry, fields)
+            if event.event_id > position
+        ]
+        return sorted(found, key=lambda event: (event.ts_ms, event.queue, event.event_id))
+
+    def audit(self, queue: str, count: int, before: str | None = None) -> list[AuditEntry]:
+        """The latest `count` actions on a queue and its tasks (before that of an entry), newest first."""
+        end = "+" if before is None else f"({before}"
+        entries = self._base.connection.call("XREVRANGE", self._base.keys.audit(queue), end, "-", "COUNT", count)
         return [_decode_audit(queue, entry, fields) for entry, fields in entries]
 
 
-def _decode(queue: str, entry: bytes, fields: list[bytes]) -> list[Event]:
+def _number(entry: bytes | None) -> int:
+    """The number of the last event of an entry, which its id is."""
+    return int(entry.partition(b"-")[0]) if entry else 0
+
+
+def decode_message(queue: str, message: bytes) -> list[Event]:
+    """The events of one script call as they are published: a line with the last number and the time, then theirs."""
+    head, _, body = message.partition(b"\n")
+    last, _, ts_ms = head.partition(b" ")
+    return _events(queue, last, ts_ms, body)
+
+
+def _decode(queue: str, entry: bytes, fields: Any) -> list[Event]:
     """One log entry holds the events of one script call; its id is the number of the last of them."""
-    body = dict(zip(fields[::2], fields[1::2], strict=True))
-    lines = [line.split(" ") for line in body[b"d"].decode().split("\n")]
-    first = int(entry.partition(b"-")[0]) - len(lines) + 1
+    body = pairs(fields)
+    return _events(queue, entry.partition(b"-")[0], body.get(b"t", b""), body.get(b"d", b""))
+
+
+def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
+    """The events of consecutive numbers up to `last`; a line that is none of ours is left out."""
+    if not (last.isdigit() and ts_ms.isdigit()):
+        return []
+    lines = body.decode("utf-8", "replace").split("\n")
+    first = int(last) - len(lines) + 1
     return [
         Event(
-            event_id=first + position,
-            ts_ms=int(body[b"t"]),
+            event_id=number,
+            ts_ms=int(ts_ms),
             type=words[0],
             task_id=words[1],
             queue=queue,
@@ -77,7 +140,8 @@ def _decode(queue: str, entry: bytes, fields: list[bytes]) -> list[Event]:
             worker_id=None if words[4] == "-" else words[4],
             detail=None if words[5] == "-" else words[5],
         )
-        for position, words in enumerate(lines)
+        for number, words in enumerate((line.split(" ") for line in lines), first)
+        if len(words) == 6 and words[3].isascii() and words[3].isdigit()
     ]
 
 

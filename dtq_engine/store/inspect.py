@@ -5,16 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtq_engine.errors import InvalidCursor, RedisDamaged, TaskNotFound
-from dtq_engine.keys import PRIORITIES
-from dtq_engine.model import FINAL, DeadLetterEntry, Page, QueueStats, Task, TaskStatus
+from dtq_engine.model import DeadLetterEntry, Page, QueueStats, Task, TaskStatus
 from dtq_engine.store import replies
 from dtq_engine.store.base import Base
 from dtq_engine.store.listing import Query, TaskListing
 from dtq_engine.store.records import decode_task
+from dtq_engine.store.stats import Stats
 
 # A cursor of dead letters: an entry and its queue. 19 digits are within what Redis can hold.
 LETTER = re.compile(r"([0-9]{1,19}-[0-9]{1,19})\.([a-z0-9_-]{1,64})")
 SIDES = "pherPTB"
+ROW_SIDES = "ePTB"
+"""What a row of a list needs beside the record: its errors, and when it is due."""
 
 
 class Inspect:
@@ -24,6 +26,7 @@ class Inspect:
         self._base = base
         self._keys = base.keys
         self._connection = base.connection
+        self._stats = Stats(base)
 
     # Tasks
 
@@ -57,21 +60,24 @@ class Inspect:
         replies = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
         return {task_id: name for (name, task_id), there in zip(asked, replies, strict=True) if there == 1}
 
-    def read(self, places: Sequence[tuple[str, str]]) -> list[Task | None]:
-        """The tasks at these (queue, id); two pipelines however many there are."""
+    def read(self, places: Sequence[tuple[str, str]], sides: str = SIDES) -> list[Task | None]:
+        """The tasks at these (queue, id); two pipelines however many there are.
+
+        What is beside the record is read only if `sides` has its letter: without `p` a large payload looks empty.
+        """
         records = self._connection.pipeline([("HGETALL", self._keys.task(*place)) for place in places])
         fields = [replies.pairs(record) for record in records]
-        satellites = self._satellites(places, fields)
+        satellites = self._satellites(places, fields, sides)
         return [
             decode_task(queue, task_id, record, lambda letter, at=at: satellites.get((at, letter)))  # type: ignore[misc]
             for at, ((queue, task_id), record) in enumerate(zip(places, fields, strict=True))
         ]
 
     def _satellites(
-        self, places: Sequence[tuple[str, str]], records: Sequence[Mapping[bytes, bytes]]
+        self, places: Sequence[tuple[str, str]], records: Sequence[Mapping[bytes, bytes]], sides: str
     ) -> dict[tuple[int, bytes], Any]:
         letters = [(record.get(b"S", b"") + record.get(b"s", b"")).decode("ascii", "ignore") for record in records]
-        wanted = [(at, letter) for at, each in enumerate(letters) for letter in each if letter in SIDES]
+        wanted = [(at, letter) for at, each in enumerate(letters) for letter in each if letter in sides]
         replies = self._connection.pipeline([self._side(letter, *places[at]) for at, letter in wanted])
         return {
             (at, letter.encode()): None if isinstance(reply, Exception) else reply
@@ -117,47 +123,7 @@ class Inspect:
 
     def queue(self, queue: str) -> QueueStats:
         """One queue in numbers; a queue that does not exist is all zeros."""
-        streams = [self._keys.stream(queue, priority) for priority in PRIORITIES]
-        commands: list[tuple[str | int, ...]] = [("XLEN", stream) for stream in streams]
-        commands += [("XPENDING", stream, "workers") for stream in streams]
-        commands += [("ZCARD", key) for key in self._schedules(queue)]
-        commands += [("ZCARD", self._keys.index(queue, status)) for status in sorted(FINAL)]
-        commands += [("GET", self._keys.paused(queue))]
-        answers = self._connection.pipeline(commands)
-        lengths, pending = map(replies.number, answers[:10]), [replies.pending(answer) for answer in answers[10:20]]
-        waiting = {p: max(0, n - started) for p, n, started in zip(PRIORITIES, lengths, pending, strict=True)}
-        delayed, retrying, blocked = map(replies.number, answers[20:23])
-        ended = dict(zip(sorted(FINAL), map(replies.number, answers[23:28]), strict=True))
-        paused: bytes | None = answers[28]
-        return QueueStats(
-            queue=queue,
-            waiting=sum(waiting.values()),
-            running=sum(pending),
-            delayed=delayed,
-            retrying=retrying,
-            blocked=blocked,
-            succeeded=ended[TaskStatus.SUCCEEDED],
-            failed=ended[TaskStatus.FAILED],
-            dead_lettered=ended[TaskStatus.DEAD_LETTERED],
-            cancelled=ended[TaskStatus.CANCELLED],
-            expired=ended[TaskStatus.EXPIRED],
-            paused=paused is not None,
-            pause_reason=replies.pause_reason(paused),
-            oldest_waiting_ms=self._oldest_waiting(queue),
-            waiting_by_priority={priority: number for priority, number in waiting.items() if number},
-        )
-
-    def _schedules(self, queue: str) -> tuple[str, str, str]:
-        return self._keys.schedule(queue), self._keys.retry_schedule(queue), self._keys.blocked(queue)
-
-    def _oldest_waiting(self, queue: str) -> int | None:
-        """When the oldest task that nobody has started became available."""
-        streams = [self._keys.stream(queue, priority) for priority in PRIORITIES]
-        groups = self._connection.pipeline([("XINFO", "GROUPS", stream) for stream in streams])
-        last = [replies.last_delivered(reply) for reply in groups]
-        asked = [("XRANGE", stream, f"({entry}", "+", "COUNT", 1) for stream, entry in zip(streams, last, strict=True)]
-        heads = [replies.first_entry(reply) for reply in self._connection.pipeline(asked)]
-        return min((int(entry.partition(b"-")[0]) for entry in heads if entry), default=None)
+        return self._stats.queues([queue])[0]
 
     # Dead letters and counters
 

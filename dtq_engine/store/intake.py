@@ -16,7 +16,7 @@ from dtq_engine.store.workers import Workers
 
 TASKS_PER_CALL = 500
 PATIENCE = Patience(unsent_s=1.5, sent_s=15.0)
-"""A submit whose reply was lost is sent again for 15 s: long before a record that it made could be trimmed."""
+"""A submit whose reply was lost is sent again for 15 s at most: long before a record that it made could be trimmed."""
 
 
 class Intake:
@@ -49,11 +49,12 @@ class Intake:
         args: list[str | bytes | int] = [self._base.settings.max_queue_depth]
         for task in tasks:
             args += encode_new(task, _fingerprint(task))
+        patience = Patience(PATIENCE.unsent_s, min(PATIENCE.sent_s, self._base.settings.submit_patience_s))
         try:
-            reply = self._base.run("submit", queue, "0", *args, patience=PATIENCE)
+            reply = self._base.run("submit", queue, "0", *args, patience=patience)
             if reply == b"REGISTER":
                 self._workers.list_queue(queue)
-                reply = self._base.run("submit", queue, "1", *args, patience=PATIENCE)
+                reply = self._base.run("submit", queue, "1", *args, patience=patience)
         except RedisUnavailable as error:
             if error.may_have_run:
                 raise SubmitUncertain(tasks[0].id, [task.id for task in tasks[1:]]) from error

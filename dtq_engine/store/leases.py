@@ -29,8 +29,6 @@ TASKS_PER_CALL = 100
 SUMMARY_MAX = 200
 
 Key = tuple[str, str]
-End = tuple[str, int, str, str, bytes]
-Encoded = tuple[str, str, str, int, str, str, bytes]
 
 
 class Leases:
@@ -43,7 +41,7 @@ class Leases:
     def claim(self, queue: str, *, worker: str, token: str, limit: int, types_digest: str) -> ClaimReply:
         """Start up to `limit` (at most 100) waiting tasks of one queue, the most urgent first.
 
-        `token` must be fresh for each new claim and the same for one whose answer was lost: it then
+        `token`, one word, must be fresh for each new claim and the same for one whose answer was lost: it then
         answers with what runs under it. Raises RedisUnavailable; ask again with the same token then.
         """
         settings = self._base.settings
@@ -77,12 +75,12 @@ class Leases:
         answers: dict[int, Settled] = {}
         grace_ms = round(self._base.settings.unknown_type_grace_s * 1000)
         for queue, positions in _by_queue([claim for claim, _ in items]).items():
-            encoded = {position: _encode(*items[position]) for position in positions}
-            sizes = [len(encoded[position][-1]) + 256 for position in positions]
+            ends = {position: _encode(items[position][1]) for position in positions}
+            sizes = [len(ends[position]) + 256 for position in positions]
             for part in chunks(positions, sizes, TASKS_PER_CALL):
-                args = [value for position in part for value in encoded[position]]
-                reply = self._base.run("finalize", queue, grace_ms, *args)
-                answers.update((position, Settled(word.decode())) for position, word in zip(part, reply, strict=True))
+                args = [value for position in part for value in (*items[position][0].key, ends[position])]
+                words = self._base.run("finalize", queue, grace_ms, *args).decode().split()
+                answers.update((position, Settled(word)) for position, word in zip(part, words, strict=True))
         return [answers[position] for position in range(len(items))]
 
     def watch(self, task_id: str, queue: str, process: str) -> TaskStatus:
@@ -106,28 +104,30 @@ def _by_queue(claims: Sequence[Claim]) -> dict[str, list[int]]:
     return groups
 
 
-def _encode(claim: Claim, transition: Transition) -> Encoded:
-    """One execution's end as `finalize.lua` takes it: id, token, verb, number, word, summary, body."""
-    return (claim.task_id, claim.token, *_end(transition))
-
-
-def _end(transition: Transition) -> End:
+def _encode(transition: Transition) -> str | bytes:
+    """How an execution ends, as `finalize.lua` takes it."""
     match transition:
+        case Succeed(None):
+            return "S"
         case Succeed(result, size):
-            return ("S", size or 0, "" if result is None else "v", "", result or b"")
+            return b"S%d v\n%s" % (size or 0, result)
         case Reschedule(error, delay_ms):
-            return ("Y", delay_ms, error.type, "", encode_error(error))
+            return b"Y%d %s\n%s" % (delay_ms, _word(error.type), encode_error(error))
         case DeadLetter(error, reason):
-            return ("D", 0, reason, _summary(error), encode_error(error))
+            return b"D0 %s\n%s\n%s" % (_word(reason), _summary(error), encode_error(error))
         case Cancel(error):
-            return ("C", 0, error.type, "", encode_error(error))
+            return b"C0 %s\n%s" % (_word(error.type), encode_error(error))
         case Release():
-            return ("L", 0, "", "", b"")
+            return "L"
         case Postpone(delay_ms):
-            return ("Z", delay_ms, "", "", b"")
+            return b"Z%d \n" % delay_ms
         case Block(reason):
-            return ("B", 0, reason, "", b"")
+            return b"B0 %s\n" % _word(reason)
 
 
-def _summary(error: AttemptError) -> str:
-    return f"{error.type}: {error.message}"[:SUMMARY_MAX]
+def _word(text: str) -> bytes:
+    return "_".join(text.split()).encode("utf-8", "replace")
+
+
+def _summary(error: AttemptError) -> bytes:
+    return f"{error.type}: {error.message}"[:SUMMARY_MAX].encode("utf-8", "replace")

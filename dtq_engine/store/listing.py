@@ -14,13 +14,17 @@ from typing import Any
 
 import msgspec
 
-from dtq_engine.errors import InvalidCursor
+from dtq_engine.errors import InvalidCursor, RedisRefused
 from dtq_engine.keys import PRIORITIES
 from dtq_engine.model import FINAL, Page, Task, TaskStatus
+from dtq_engine.store import replies
 from dtq_engine.store.base import Base
 
 ROW_BUDGET = 1000
 """How many rows one page may look at; a filter that matches less often gives short pages."""
+
+MOST_RUNNING = 5000
+"""How many running tasks of one band are looked at; Redis tells the oldest first."""
 
 # What continues a stream, a sorted set, and a source that was not read yet: nothing newer than the last row, or a task
 # that moves on meanwhile would come twice. 19 digits are within what Redis can hold.
@@ -43,7 +47,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """One candidate: its time orders the merge, its mark continues its source."""
 
     ms: float
@@ -51,6 +55,10 @@ class _Row:
     queue: str
     source: str
     mark: str
+
+    def note(self, marks: dict[str, str]) -> None:
+        """Have a listing go on after this row."""
+        marks[self.source], marks[_UNREAD] = self.mark, f"{self.ms:.0f}"
 
 
 class TaskListing:
@@ -63,33 +71,34 @@ class TaskListing:
 
     def page(self, query: Query, cursor: str | None) -> Page[Task]:
         """The next page and where it ended. Raises InvalidCursor."""
-        marks = _decode_cursor(cursor)
+        marks = decode_cursor(cursor)
         found: list[Task] = []
         looked = 0
         while len(found) < query.limit and looked < ROW_BUDGET:
-            rows = self._next_rows(query, marks)
+            rows = self.rows(query, marks)
             if not rows:
                 return Page(tuple(found))
             looked += len(rows)
             for row, task in zip(rows, self._read([(row.queue, row.task_id) for row in rows]), strict=True):
                 if len(found) == query.limit:
-                    return Page(tuple(found), _encode_cursor(marks))
-                marks[row.source], marks[_UNREAD] = row.mark, f"{row.ms:.0f}"
+                    return Page(tuple(found), encode_cursor(marks))
+                row.note(marks)
                 if task is not None and _matches(query, task):
                     found.append(task)
-        return Page(tuple(found), _encode_cursor(marks))
+        return Page(tuple(found), encode_cursor(marks))
 
-    def _next_rows(self, query: Query, marks: dict[str, str]) -> list[_Row]:
-        """The newest rows that come after `marks`, over all sources."""
+    def rows(self, query: Query, marks: dict[str, str]) -> list[Row]:
+        """The newest candidates that come after `marks`, over all sources; `query.type` is not looked at."""
         sources = [rows for queue in query.queues for rows in self._sources(query, queue, marks)]
         merged = heapq.merge(*sources, key=lambda row: -row.ms)
         return [row for _, row in zip(range(query.limit), merged, strict=False)]
 
-    def _sources(self, query: Query, queue: str, marks: dict[str, str]) -> Iterator[list[_Row]]:
+    def _sources(self, query: Query, queue: str, marks: dict[str, str]) -> Iterator[list[Row]]:
         keys, status = self._base.keys, query.status
         if status in {None, TaskStatus.QUEUED, TaskStatus.RUNNING}:
+            rows_of = self._running_rows if status is TaskStatus.RUNNING else self._stream_rows
             for priority in PRIORITIES:
-                yield self._stream_rows(keys.stream(queue, priority), queue, query.limit, marks)
+                yield rows_of(keys.stream(queue, priority), queue, query.limit, marks)
         waiting = {
             TaskStatus.PENDING: keys.schedule(queue),
             TaskStatus.RETRYING: keys.retry_schedule(queue),
@@ -99,20 +108,25 @@ class TaskListing:
             if status in {None, of_status}:
                 yield self._set_rows(key, queue, query.limit, marks)
 
-    def _stream_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[_Row]:
-        end = f"({marks[stream]}" if stream in marks else marks.get(_UNREAD, "+")
-        entries = self._connection.call("XREVRANGE", stream, end, "-", "COUNT", limit)
-        return [
-            _Row(int(entry.partition(b"-")[0]), fields[1].decode("utf-8", "replace"), queue, stream, entry.decode())
-            for entry, fields in entries
-            if len(fields) > 1
-        ]
+    def _stream_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+        entries = self._connection.call("XREVRANGE", stream, _end(stream, marks), "-", "COUNT", limit)
+        return _stream_rows(entries, queue, stream)
 
-    def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[_Row]:
+    def _running_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+        """What workers hold, straight from the pending list: in the stream it may lie behind all that waits."""
+        try:
+            pending = self._connection.call("XPENDING", stream, "workers", "-", _end(stream, marks), MOST_RUNNING)
+        except RedisRefused:  # nothing was ever claimed here
+            return []
+        entries = [each[0] for each in reversed(pending)][:limit]
+        found = self._connection.pipeline([("XRANGE", stream, entry, entry) for entry in entries])
+        return _stream_rows([entry for reply in found if isinstance(reply, list) for entry in reply], queue, stream)
+
+    def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
         reply = self._members(key, limit, marks)
         pairs = list(zip(reply[::2], reply[1::2], strict=True))
         return [
-            _Row(float(score), member.decode("utf-8", "replace"), queue, key, f"{score.decode()} {member.decode()}")
+            Row(float(score), member.decode("utf-8", "replace"), queue, key, f"{score.decode()} {member.decode()}")
             for member, score in pairs
         ]
 
@@ -136,15 +150,29 @@ class TaskListing:
         )
 
 
+def _end(stream: str, marks: dict[str, str]) -> str:
+    return f"({marks[stream]}" if stream in marks else marks.get(_UNREAD, "+")
+
+
+def _stream_rows(entries: Sequence[Any], queue: str, stream: str) -> list[Row]:
+    return [
+        Row(int(entry.partition(b"-")[0]), body[b"i"].decode("utf-8", "replace"), queue, stream, entry.decode())
+        for entry, fields in entries
+        if b"i" in (body := replies.pairs(fields))
+    ]
+
+
 def _matches(query: Query, task: Task) -> bool:
     return query.status in {None, task.status} and query.type in {None, task.type}
 
 
-def _encode_cursor(marks: dict[str, str]) -> str:
+def encode_cursor(marks: dict[str, str]) -> str:
+    """How far each source was read, as text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(marks)).decode().rstrip("=")
 
 
-def _decode_cursor(cursor: str | None) -> dict[str, str]:
+def decode_cursor(cursor: str | None) -> dict[str, str]:
+    """The reverse. Raises InvalidCursor."""
     if cursor is None:
         return {}
     try:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Task, TaskStatus
+
+DEFAULT_PRIORITY = 5
 
 STATES: Mapping[str, TaskStatus] = {
     "P": TaskStatus.PENDING,
@@ -43,9 +45,37 @@ def unpack_limits(packed: bytes) -> tuple[RetryPolicy, int]:
     return RetryPolicy(attempts, base, most, jitter / 1000), timeout
 
 
+def unpack_asked(packed: bytes) -> tuple[int, int, RetryPolicy, int]:
+    """A record's `r`: priority, creation and timeout in ms with the policy between; defaults for what is unreadable."""
+    try:
+        priority, created_ms, limits = packed.split(b" ", 2)
+        return int(priority), int(created_ms), *unpack_limits(limits)
+    except ValueError:
+        return DEFAULT_PRIORITY, 0, RetryPolicy(), 0
+
+
+class Execution(NamedTuple):
+    """A record's `L`; zeros for a task that never started."""
+
+    holder: str = "-"
+    attempt: int = 0
+    fence: int = 0
+    started_ms: int = 0
+    lease_ms: int = 0
+
+
+def unpack_execution(packed: bytes) -> Execution:
+    """A record's `L`; anything unreadable counts as never started."""
+    try:
+        token, attempt, fence, started_ms, lease_ms = packed.split(b" ")
+        return Execution(_text(token), int(attempt), int(fence), int(started_ms), int(lease_ms))
+    except ValueError:
+        return Execution()
+
+
 def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int]:
     """One task as `submit.lua` takes it."""
-    pairs: list[str | bytes | int] = ["p", task.priority, "r", pack_limits(task.retry, task.timeout_ms)]
+    pairs: list[str | bytes | int] = []
     if task.run_at_ms is not None:
         pairs += ("+at", task.run_at_ms)
     elif task.delay_ms:
@@ -60,7 +90,8 @@ def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int
         pairs += ("K", "0")
     if task.restartable:
         pairs += ("Z", "1")
-    return [task.id, task.type, task.payload, len(pairs) // 2, *pairs]
+    limits = pack_limits(task.retry, task.timeout_ms)
+    return [task.id, task.type, task.payload, task.priority, limits, len(pairs) // 2, *pairs]
 
 
 def encode_error(error: AttemptError) -> bytes:
@@ -108,11 +139,45 @@ def decode_headers(raw: bytes) -> dict[str, str]:
 _ORDINARY = (b"0", b"0", b"", b"", b"", b"", b"")
 
 
-def decode_claim(described: Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
-    """One task as describe() of the scripts gives it; a reclaimed one names the worker that was lost."""
-    task_id, type_, priority, entry, attempt, fence, created, started, lease, limits, payload = described[:11]
-    restarts, expiries, keep, restartable, cancel, headers, holder = described[11:] or _ORDINARY
+def decode_claim(described: bytes | Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
+    """One task as the scripts give it: as `brief` does most, or as `describe` does."""
+    if isinstance(described, bytes):
+        return _decode_brief(described, queue, worker, token)
+    return _decode_described(described, queue, worker, token)
+
+
+def _decode_brief(line: bytes, queue: str, worker: str, token: str) -> Claim:
+    """`id type entry L r` and, after a line break, the payload. Every ordinary task comes this way: it is quick."""
+    head, _, payload = line.partition(b"\n")
+    task_id, type_, entry, _, attempt, fence, started, lease, priority, created, limits = head.split(b" ", 10)
+    started_ms = int(started)
     retry, timeout_ms = unpack_limits(limits)
+    return Claim(
+        task_id.decode(),
+        queue,
+        type_.decode(),
+        payload,
+        token,
+        entry.decode(),
+        int(priority),
+        int(attempt),
+        int(fence),
+        worker,
+        int(created),
+        started_ms,
+        started_ms + timeout_ms,
+        timeout_ms,
+        int(lease),
+        retry,
+    )
+
+
+def _decode_described(described: Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
+    """What has more about it than most; a reclaimed one names the worker that was lost."""
+    task_id, type_, asked, entry, execution, payload = described[:6]
+    restarts, expiries, keep, restartable, cancel, headers, holder = described[6:] or _ORDINARY
+    priority, created_ms, retry, timeout_ms = unpack_asked(asked)
+    _, attempt, fence, started_ms, lease_ms = unpack_execution(execution)
     return Claim(
         task_id=task_id.decode(),
         queue=queue,
@@ -120,15 +185,15 @@ def decode_claim(described: Sequence[bytes], queue: str, worker: str, token: str
         payload=payload,
         token=token,
         entry=entry.decode(),
-        priority=_int(priority),
-        attempt=_int(attempt),
-        fence=_int(fence),
+        priority=priority,
+        attempt=attempt,
+        fence=fence,
         worker=holder.decode() or worker,
-        created_ms=_int(created),
-        started_ms=_int(started),
-        deadline_ms=_int(started) + timeout_ms,
+        created_ms=created_ms,
+        started_ms=started_ms,
+        deadline_ms=started_ms + timeout_ms,
         timeout_ms=timeout_ms,
-        lease_ms=_int(lease),
+        lease_ms=lease_ms,
         retry=retry,
         restarts=_int(restarts),
         lease_expiries=_int(expiries),
@@ -148,18 +213,18 @@ def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: C
     status = status_of(state)
     if status is None or b"t" not in fields:
         return None
-    retry, timeout_ms = unpack_limits(fields.get(b"r", b""))
+    priority, created_ms, retry, timeout_ms = unpack_asked(fields.get(b"r", b""))
     due_ms = read(state)
     task = Task(
         id=task_id,
         queue=queue,
         type=_text(fields[b"t"]),
         status=status,
-        priority=_int(fields.get(b"p", b"5")),
-        attempt=_int(fields.get(b"a", b"0")),
+        priority=priority,
+        attempt=unpack_execution(fields.get(b"L", b"")).attempt,
         retry=retry,
         timeout_ms=timeout_ms,
-        created_ms=_int(fields.get(b"c", b"0")),
+        created_ms=created_ms,
         payload=fields[b"d"] if b"d" in fields else read(b"p") or b"{}",
         due_ms=None if due_ms is None else int(due_ms),
         expires_ms=_optional(fields, b"z"),
@@ -167,14 +232,15 @@ def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: C
         reason=_text(fields[b"m"]) if b"m" in fields else None,
         idempotency_key=_text(fields[b"i"]) if b"i" in fields else None,
         headers=decode_headers(fields.get(b"h") or read(b"h") or b""),
-        version=_int(fields.get(b"v", str(RECORD_VERSION).encode())),
+        version=_int(fields[b"v"]) if b"v" in fields else RECORD_VERSION,
     )
     return _with_executions(task, fields, read)
 
 
 def _with_executions(task: Task, fields: Mapping[bytes, bytes], read: Callable[[bytes], Any]) -> Task:
     """The task with what is known of how it ran."""
-    started_ms = _optional(fields, b"b")
+    execution = unpack_execution(fields.get(b"L", b""))
+    started_ms = execution.started_ms or None
     result = fields.get(b"R") if b"R" in fields else read(b"r")
     return replace(
         task,
@@ -182,7 +248,7 @@ def _with_executions(task: Task, fields: Mapping[bytes, bytes], read: Callable[[
         finished_ms=_optional(fields, b"F"),
         deadline_ms=None if started_ms is None else started_ms + task.timeout_ms,
         worker=_text(fields[b"w"]) if fields.get(b"w") else None,
-        fence=_int(fields.get(b"f", b"0")),
+        fence=execution.fence,
         restarts=_int(fields.get(b"n", b"0")),
         lease_expiries=_int(fields.get(b"y", b"0")),
         previous_attempts=_int(fields.get(b"P", b"0")),

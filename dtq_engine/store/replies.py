@@ -19,9 +19,24 @@ def pairs(flat: Any) -> dict[bytes, bytes]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
+def members(reply: Any) -> list[str]:
+    """The members of a set of names; none for an error."""
+    return sorted(each.decode() for each in cast(set[bytes], reply)) if isinstance(reply, set | list) else []
+
+
 def number(reply: Any) -> int:
     """A count; 0 for an error."""
     return reply if isinstance(reply, int) else 0
+
+
+def whole(value: bytes) -> int | None:
+    """A count from a hash; None if it is none."""
+    return int(value) if value.isdigit() and len(value) < 20 else None
+
+
+def is_damage(reply: Any) -> bool:
+    """Whether a key could not be read because it holds something else than it must."""
+    return isinstance(reply, Exception) and "WRONGTYPE" in str(reply)
 
 
 def pending(reply: Any) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dtq_engine.keys import PRIORITIES
 from dtq_engine.store.base import Base, chunks
 
 IDS_PER_CALL = 100
@@ -39,9 +40,9 @@ class Sweep:
         known = {name.decode() for name in self._base.connection.call("SMEMBERS", keys.queues())}
         found: set[str] = set()
         for kind, of_tasks in (("task", True), ("idempotency", False)):
-            for names in self._scan(f"{keys.prefix}:{kind}:{{*"):
+            for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
                 repairs: dict[str, int] = {}
-                for queue, rests in _by_queue(names, f"{keys.prefix}:{kind}:").items():
+                for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():
                     found.add(queue)
                     _add(repairs, self._sweep(queue, rests if of_tasks else [], [] if of_tasks else rests))
                 yield repairs
@@ -50,6 +51,7 @@ class Sweep:
             yield {"queue": 1}
         for queue in sorted(found | known):
             yield from self._sweep_members(queue)
+            yield from self._sweep_deliveries(queue)
 
     def _sweep_members(self, queue: str) -> Iterator[dict[str, int]]:
         """Members of schedules and indexes whose record may be gone."""
@@ -63,26 +65,36 @@ class Sweep:
                 if int(cursor) == 0:
                     break
 
+    def _sweep_deliveries(self, queue: str) -> Iterator[dict[str, int]]:
+        """Deliveries that the group has passed, so that no worker meets them again."""
+        for priority in PRIORITIES:
+            stream, first = self._base.keys.stream(queue, priority), "-"
+            while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", IDS_PER_CALL):
+                places = [part for entry, _ in page for part in (priority, entry)]
+                yield _counts(self._base.run("sweep", queue, 0, 0, *places))
+                first = f"({page[-1][0].decode()}"
+
     def _sweep(self, queue: str, ids: Sequence[bytes], idempotency_keys: Sequence[bytes]) -> dict[str, int]:
         total: dict[str, int] = {}
         for part in chunks(ids, [0] * len(ids), IDS_PER_CALL):
-            _add(total, _counts(self._base.run("sweep", queue, len(part), *part)))
+            _add(total, _counts(self._base.run("sweep", queue, len(part), 0, *part)))
         for part in chunks(idempotency_keys, [0] * len(idempotency_keys), IDS_PER_CALL):
-            _add(total, _counts(self._base.run("sweep", queue, 0, *part)))
+            _add(total, _counts(self._base.run("sweep", queue, 0, len(part), *part)))
         return total
 
-    def _scan(self, pattern: str) -> Iterator[list[bytes]]:
-        """All keys that match, in parts, on every node."""
-        for node in self._base.connection.nodes():
-            cursor: Any = 0
-            while True:
-                cursor, names = node.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-                yield names
-                if int(cursor) == 0:
-                    break
+
+def scan(base: Base, pattern: str) -> Iterator[list[bytes]]:
+    """All keys that match, in parts, on every node."""
+    for node in base.connection.nodes():
+        cursor: Any = 0
+        while True:
+            cursor, names = node.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            yield names
+            if int(cursor) == 0:
+                break
 
 
-def _by_queue(names: Sequence[bytes], start: str) -> dict[str, list[bytes]]:
+def by_queue(names: Sequence[bytes], start: str) -> dict[str, list[bytes]]:
     """`start{queue}:rest` as rests by queue."""
     groups: dict[str, list[bytes]] = {}
     for name in names:

@@ -4,7 +4,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 from dtq_engine.config import Settings
@@ -37,24 +36,14 @@ def once_reachable(call: Callable[[], T], given_up: Callable[[], bool]) -> T | N
 
 def check_server(server: ServerFacts, settings: Settings) -> None:
     """Raise ConfigurationError if dtq cannot keep its promise on this server; warn of what endangers it."""
-    if problems := list(_problems(server, settings)):
-        raise ConfigurationError(problems)
-    for warning in _warnings(server):
+    if found := list(problems(server, settings)):
+        raise ConfigurationError(found)
+    for warning in warnings(server):
         log.warning("%s", warning)
 
 
-def check_alive_file(settings: Settings) -> None:
-    """Raise ConfigurationError if the alive file cannot be written."""
-    if settings.alive_file is None:
-        return
-    try:
-        Path(settings.alive_file).touch()
-    except OSError as error:
-        message = f"DTQ_ALIVE_FILE cannot be written ({error}): name one in a directory that it may write to."
-        raise ConfigurationError([message]) from None
-
-
-def _problems(server: ServerFacts, settings: Settings) -> Iterator[str]:
+def problems(server: ServerFacts, settings: Settings) -> Iterator[str]:
+    """Why dtq cannot keep its promise on this server."""
     oldest = OLDEST[server.name]
     if server.version < oldest:
         yield (
@@ -68,7 +57,8 @@ def _problems(server: ServerFacts, settings: Settings) -> Iterator[str]:
         )
 
 
-def _warnings(server: ServerFacts) -> Iterator[str]:
+def warnings(server: ServerFacts) -> Iterator[str]:
+    """What of this server endangers the promise."""
     if server.eviction.startswith("allkeys-"):
         yield f"this Redis may evict tasks when its memory is full (maxmemory-policy {server.eviction})"
     elif server.eviction not in {"", "noeviction"}:

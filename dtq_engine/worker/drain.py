@@ -21,6 +21,8 @@ UNWIND_S = 0.25
 LAST_CALL_S = 0.6
 GOODBYE_S = 0.15
 END_S = 0.15
+# What the app's own hooks may add to that second.
+FAILURES_S = 2.0
 
 
 class Drain:
@@ -43,11 +45,13 @@ class Drain:
         if not self._wait_for_handlers(deadline):
             self._give_back()
         self._say_goodbye()
+        self._parts.failures.close(FAILURES_S)
+        self._parts.lifetime.end(self._is_hurried)
         self._end_loops()
 
     def _stop_taking(self) -> None:
         parts = self._parts
-        parts.executor.stopping.set()
+        parts.executor.announce_stop()
         for loop in (parts.scheduler, parts.schedule_watch, parts.housekeeper, parts.reaper):
             loop.stop()
         parts.poll.halt(min(HALT_MOST_S, max(HALT_S, self._timeout_s)))
@@ -63,12 +67,12 @@ class Drain:
         return True
 
     def _give_back(self) -> None:
-        """Cancel async handlers, then end whatever is left, as the last call."""
+        """Cancel async handlers and end processes, then end whatever is left, as the last call."""
         inflight, begun = self._parts.inflight, time.monotonic()
-        on_loop = [execution for execution in inflight.running() if execution.handler.is_async]
-        for execution in on_loop:
+        to_end = [each for each in inflight.running() if each.handler.is_async or each.handler.isolation is not None]
+        for execution in to_end:
             self._parts.executor.interrupt(execution.key, Cause.SHUTDOWN)
-        if on_loop:
+        if to_end:
             inflight.wait_until_empty(UNWIND_S)
         left = inflight.running()
         for execution in left:

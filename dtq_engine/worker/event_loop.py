@@ -1,16 +1,19 @@
 """The one event loop for async handlers, in a thread of its own."""
 
 import asyncio
+import inspect
 import logging
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import wait
 
 log = logging.getLogger("dtq.worker")
 
 ASK_EVERY_S = 1.0
+LOOK_S = 0.2
 
 
 class EventLoop:
@@ -38,6 +41,21 @@ class EventLoop:
             # It was closed a moment ago; nothing that it ran still matters then.
             if not self._closing:
                 raise
+
+    def finish(self, result: object, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Run `result` on the loop to its end, if it is a coroutine; False if it was cancelled as `given_up` said so.
+
+        For other threads. Raises what the coroutine raises.
+        """
+        if not inspect.iscoroutine(result) or self._loop is None:
+            return True
+        future = asyncio.run_coroutine_threadsafe(result, self._loop)
+        while not wait([future], LOOK_S).done:
+            if given_up():
+                future.cancel()
+                return False
+        future.result()
+        return True
 
     def silent_s(self) -> float:
         """For how long the loop has not answered; asks it again, at most once a second."""

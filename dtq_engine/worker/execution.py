@@ -24,20 +24,24 @@ class Cause(Enum):
 class Execution:
     """A claim, its handler, and how the execution fares; keyed by (task id, token).
 
+    `context` is there if the handler takes it, or if it is `hooked`: hooks run around it, which want one.
+
     `cause` is the first reason it was asked to stop for, `overdue_since` the monotonic time at which a
     handler that cannot be stopped passed its deadline.
     """
 
     __slots__ = ("begun", "cause", "claim", "context", "deadline", "handler", "key", "overdue_since", "started", "task")
 
-    def __init__(self, claim: Claim, handler: Handler, now: float, stopping: threading.Event) -> None:
+    def __init__(
+        self, claim: Claim, handler: Handler, now: float, stopping: threading.Event, *, hooked: bool = False
+    ) -> None:
         self.claim = claim
         self.handler = handler
         self.key: Key = (claim.task_id, claim.token)
         self.started = now
         self.deadline = now + claim.timeout_ms / 1000
         self.context: TaskContext | None = None
-        if handler.takes_context:
+        if handler.takes_context or hooked:
             self.context = TaskContext(claim=claim, cancelled=threading.Event(), stopping=stopping)
         self.cause: Cause | None = None
         self.overdue_since: float | None = None

@@ -3,64 +3,93 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtq_engine import crash
-from dtq_engine.errors import InvalidTask, NotJson, PermanentError
 from dtq_engine.model import Block, Claim, Outcome, TimedOut
 from dtq_engine.registry import Registry
 from dtq_engine.worker import callbacks, outcomes
+from dtq_engine.worker.calls import Calls
 from dtq_engine.worker.event_loop import EventLoop
 from dtq_engine.worker.execution import Cause, Execution, Key
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.pool import Pool
 
-
-class BadResult(PermanentError):
-    """Raised when a handler returned what JSON cannot hold."""
+if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
+    from dtq_engine.worker.children import Children, End
 
 
 class Executor:
     """Starts claimed tasks, interrupts them, and sees to it that each ends here exactly once.
 
     `max_result_bytes` is the size up to which results are kept whole; `stopping` is set, for handlers that
-    look at it, once the worker shuts down.
+    look at it, once the worker shuts down. `make_children` is called for the first task that needs a process.
     """
 
-    def __init__(self, registry: Registry, inflight: InFlight, max_result_bytes: int) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        inflight: InFlight,
+        max_result_bytes: int,
+        make_children: "Callable[[End], Children] | None" = None,
+    ) -> None:
         self.stopping = threading.Event()
         self.event_loop = EventLoop()
         self._registry = registry
         self._inflight = inflight
-        self._max_result_bytes = max_result_bytes
+        self._calls = Calls(registry, max_result_bytes)
         self._pool = Pool(inflight.slots)
         # asyncio holds tasks weakly: those that outlive their execution are kept until they end.
         self._strays: set[object] = set()
+        self._make_children = make_children
+        self._children: Children | None = None
 
     def run(self, claims: Sequence[Claim]) -> None:
         """Start these tasks; their ends go to `inflight.ended`."""
         executions = list(self._admit(claims))
         self._inflight.add(executions)
-        on_loop = [each for each in executions if each.handler.is_async]
-        in_threads = [partial(self._run_sync, each) for each in executions if not each.handler.is_async]
+        on_loop: list[Execution] = []
+        in_threads: list[Execution] = []
+        in_processes: list[Execution] = []
+        for each in executions:
+            isolated = each.handler.isolation is not None
+            (in_processes if isolated else on_loop if each.handler.is_async else in_threads).append(each)
         if on_loop:
             self.event_loop.call(partial(self._begin, on_loop))
         if in_threads:
-            self._pool.submit(in_threads)
+            self._pool.submit([partial(self._run_sync, each) for each in in_threads])
+        if in_processes:
+            self._run_in_processes(in_processes)
+
+    def run_here(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
+        """Run a task in this very thread, a sync handler to its end; of an async one the coroutine to be awaited.
+
+        For a process that does nothing else meanwhile.
+        """
+        for execution in self._admit([claim]):
+            self._inflight.add([execution])
+            if execution.handler.is_async:
+                return self._run_async(execution)
+            self._run_sync(execution)
+        return None
 
     def interrupt(self, key: Key, cause: Cause) -> None:
-        """Ask an execution to give way: an async handler is cancelled, a thread finds `ctx.cancelled` set."""
+        """Ask an execution to give way: an async handler is cancelled, a thread finds `ctx.cancelled` set.
+
+        A handler with a process of its own is cancelled there, whether async or not, and killed if it does not end.
+        """
         execution = self._inflight.find(key)
         if execution is not None and execution.interrupt(cause):
             self._tell(execution)
 
     def time_out(self, execution: Execution) -> None:
-        """End an async execution at its deadline; a thread, which cannot be ended, becomes overdue."""
+        """End an async execution at its deadline, or one in a process; a thread, which cannot be, becomes overdue."""
         lost = execution.cause is Cause.LOST
         execution.interrupt(Cause.TIMEOUT)
-        if execution.handler.is_async:
+        if execution.handler.isolation is not None:
+            self._tell(execution)
+        elif execution.handler.is_async:
             cause = Cause.LOST if lost else Cause.TIMEOUT
             self._end(execution, outcomes.gave_way(execution, cause))
             self._tell(execution)
@@ -71,24 +100,39 @@ class Executor:
         """Make the event loop ready."""
         self.event_loop.start()
 
+    def announce_stop(self) -> None:
+        """Let handlers know, if they look, that the worker shuts down."""
+        self.stopping.set()
+        if self._children is not None:
+            self._children.announce_stop()
+
     def stop(self) -> None:
-        """Let go of threads and loop; nobody waits for handlers that still run."""
+        """Let go of threads and loop, and end the processes; nobody waits for handlers that still run."""
+        if self._children is not None:
+            self._children.stop()
         self._pool.stop()
         self.event_loop.stop()
 
     def _admit(self, claims: Sequence[Claim]) -> Iterable[Execution]:
         now = time.monotonic()
+        hooked = bool(self._registry.hooks.task)
         for claim in claims:
             handler = self._registry.get(claim.type)
             if handler is None:
                 self._inflight.refuse(claim, Block(f"unknown_task_type:{claim.type}"))
             else:
-                yield Execution(claim, handler, now, self.stopping)
+                yield Execution(claim, handler, now, self.stopping, hooked=hooked)
+
+    def _run_in_processes(self, executions: Sequence[Execution]) -> None:
+        if self._children is None:
+            # Not before: what no task uses shall cost nothing, not even its import.
+            assert self._make_children is not None
+            self._children = self._make_children(self._end)
+        self._children.run(executions)
 
     def _run_sync(self, execution: Execution) -> None:
         try:
-            value = execution.handler.fn(*self._context(execution), **self._arguments(execution))
-            outcome = self._returned(execution, value)
+            outcome = self._calls.run(execution)
         except BaseException as error:
             self._end(execution, outcomes.raised(execution, error), error)
         else:
@@ -97,44 +141,27 @@ class Executor:
     async def _run_async(self, execution: Execution) -> None:
         execution.begun = True
         try:
-            value = await execution.handler.fn(*self._context(execution), **self._arguments(execution))
-            outcome = self._returned(execution, value)
+            outcome = await self._calls.run_async(execution)
         except BaseException as error:
             self._end(execution, outcomes.raised(execution, error), error)
         else:
             self._end(execution, outcome)
 
-    def _context(self, execution: Execution) -> tuple[Any, ...]:
-        return () if execution.context is None else (execution.context,)
-
-    def _arguments(self, execution: Execution) -> dict[str, Any]:
-        crash.at("before-handler")
-        try:
-            return execution.handler.bind_payload(execution.claim.payload)
-        except (InvalidTask, NotJson) as error:
-            raise outcomes.BadPayload(f"the payload does not fit the task {execution.claim.type}: {error}") from error
-
-    def _returned(self, execution: Execution, value: object) -> Outcome:
-        try:
-            encoded = execution.handler.encode_result(value)
-        except NotJson as error:
-            raise BadResult(f"the result of the task {execution.claim.type} is not JSON: {error}") from error
-        return outcomes.returned(execution.claim, encoded, self._max_result_bytes)
-
     def _end(self, execution: Execution, outcome: Outcome, error: BaseException | None = None) -> None:
         outcome = outcomes.verdict(execution, outcome)
+        raised = error if self._registry.hooks.failure and isinstance(outcome, outcomes.OF_EXCEPTIONS) else None
         if isinstance(outcome, TimedOut):
             error = TimeoutError(outcome.error.message)
         retry = execution.handler.retry
         if error is not None and retry is not None and callbacks.may_decide(outcome, execution.claim):
             # In a thread, for the callback may block; the execution's slot is still taken, so there is a thread.
             if self._inflight.remove(execution):
-                self._pool.submit([partial(self._ask, execution, (outcome, retry, error))])
+                self._pool.submit([partial(self._ask, execution, (outcome, retry, error), raised)])
         else:
-            self._inflight.settle(execution, outcome)
+            self._inflight.settle(execution, outcome, raised)
 
-    def _ask(self, execution: Execution, question: callbacks.Question) -> None:
-        self._inflight.ended.put((execution.claim, callbacks.ask([question])[0]))
+    def _ask(self, execution: Execution, question: callbacks.Question, raised: BaseException | None) -> None:
+        self._inflight.end(execution, callbacks.ask([question])[0], raised)
 
     def _begin(self, executions: Sequence[Execution]) -> None:
         create_task = asyncio.get_running_loop().create_task
@@ -145,7 +172,10 @@ class Executor:
                 self._end(execution, outcomes.gave_way(execution, execution.cause))
 
     def _tell(self, execution: Execution) -> None:
-        if execution.handler.is_async:
+        if execution.handler.isolation is not None:
+            if self._children is not None:
+                self._children.interrupt(execution)
+        elif execution.handler.is_async:
             self.event_loop.call(partial(self._cancel, execution))
 
     def _cancel(self, execution: Execution) -> None:

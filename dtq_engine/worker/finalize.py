@@ -20,6 +20,7 @@ from dtq_engine.model import (
 )
 from dtq_engine.policy import decide
 from dtq_engine.store import Store
+from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.fleet import Fleet
 from dtq_engine.worker.inflight import Ended, InFlight
 from dtq_engine.worker.logs import facts, title
@@ -37,9 +38,19 @@ class Finalizer(Loop):
 
     name = "finalize"
 
-    def __init__(self, store: Store, inflight: InFlight, fleet: Fleet, outage: Outage, max_lease_expiries: int) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        inflight: InFlight,
+        fleet: Fleet,
+        failures: Failures,
+        outage: Outage,
+        max_lease_expiries: int,
+    ) -> None:
         super().__init__(outage)
         self._fleet = fleet
+        self._failures = failures
         self._store = store
         self._inflight = inflight
         self._max_lease_expiries = max_lease_expiries
@@ -102,8 +113,11 @@ class Finalizer(Loop):
                 # What went well is by far the most, and nobody wants to read it.
                 if answer is not Settled.OK or not isinstance(transition, Succeed):
                     report(claim, transition, answer)
+                    self._failures.tell(claim, transition, answer, self._inflight.raised.get(claim.key))
 
     def _let_go(self, count: int) -> None:
+        for claim, _ in self._batch if self._inflight.raised else ():
+            self._inflight.raised.pop(claim.key, None)
         self._batch = []
         self._inflight.release(count)
 

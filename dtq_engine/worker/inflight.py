@@ -20,8 +20,10 @@ class InFlight:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.ended: SimpleQueue[Ended | None] = SimpleQueue()
+        self.raised: dict[Key, BaseException] = {}
         self._running: dict[Key, Execution] = {}
         self._taken = 0
+        self._finished = 0
         self._changed = threading.Condition()
 
     def add(self, executions: Sequence[Execution]) -> None:
@@ -42,15 +44,22 @@ class InFlight:
         # dict.pop is atomic, and this runs for every task: a lock here would cost more than all the rest.
         return self._running.pop(execution.key, None) is not None
 
-    def settle(self, execution: Execution, outcome: Outcome) -> None:
+    def settle(self, execution: Execution, outcome: Outcome, raised: BaseException | None = None) -> None:
         """End an execution here, only if it has not ended; the finalizer carries the outcome to Redis."""
         if self.remove(execution):
-            self.ended.put((execution.claim, outcome))
+            self.end(execution, outcome, raised)
+
+    def end(self, execution: Execution, outcome: Outcome, raised: BaseException | None = None) -> None:
+        """End an execution that was removed; `raised` is for those who are told once Redis has recorded it."""
+        if raised is not None:
+            self.raised[execution.key] = raised
+        self.ended.put((execution.claim, outcome))
 
     def release(self, count: int) -> None:
         """Free the slots of executions whose end Redis has answered."""
         with self._changed:
             self._taken -= count
+            self._finished += count
             self._changed.notify_all()
 
     def find(self, key: Key) -> Execution | None:
@@ -65,6 +74,11 @@ class InFlight:
     def taken(self) -> int:
         """How many slots are taken."""
         return self._taken
+
+    @property
+    def finished(self) -> int:
+        """How many executions have ended here, whatever came of them."""
+        return self._finished
 
     @property
     def free(self) -> int:

@@ -25,6 +25,8 @@ from dtq_engine.worker.execution import Cause, Execution
 MAX_DELAY_S = 10 * 365 * 86_400
 PREVIEW_BYTES = 1024
 NOTHING = Returned(None)
+OF_EXCEPTIONS = (Raised, AskedRetry, Misfit)
+"""The outcomes that fail an attempt because the handler, or what came before it, raised."""
 
 
 class BadPayload(PermanentError):
@@ -105,6 +107,13 @@ def lease_expired(claim: Claim, now_ms: int) -> LeaseExpired:
 def attempt_error(execution: Execution, error: BaseException) -> AttemptError:
     """The record of an exception that ended this attempt."""
     return _of(execution, describe_error(error))
+
+
+def brought(execution: Execution, outcome: Outcome) -> Outcome:
+    """An outcome that another process brings, its error placed in this attempt."""
+    if isinstance(outcome, Raised | AskedRetry | Misfit):
+        return replace(outcome, error=_of(execution, outcome.error))
+    return outcome
 
 
 def _stated(execution: Execution, kind: str, message: str) -> AttemptError:

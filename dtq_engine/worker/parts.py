@@ -3,20 +3,24 @@
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dtq_engine.config import Settings
 from dtq_engine.connection import connect
 from dtq_engine.model import WorkerInfo
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
+from dtq_engine.timetable import definitions
 from dtq_engine.worker.control import Control
 from dtq_engine.worker.executor import Executor
+from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.finalize import Finalizer
 from dtq_engine.worker.fleet import Fleet
 from dtq_engine.worker.heartbeat import Heartbeat
 from dtq_engine.worker.housekeeper import Housekeeper
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.known_types import KnownTypes
+from dtq_engine.worker.lifetime import Lifetime
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.poll import Poll
@@ -25,12 +29,18 @@ from dtq_engine.worker.scheduler import Scheduler, ScheduleWatch
 from dtq_engine.worker.server import look
 from dtq_engine.worker.watchdog import Watchdog
 
+if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
+    from dtq_engine.worker.children import Children, End
+
 REAP_MOST_S = 5.0
 POLL_LIVES_S = 15.0
 
 
 class Parts:
-    """Composition without logic. `describe` says how the worker is, `give_up` ends it for a reason."""
+    """Composition without logic. `describe` says how the worker is, `give_up` ends it for a reason.
+
+    `make_children` and `show_life` are what the executor and the watchdog want of them.
+    """
 
     def __init__(
         self,
@@ -40,6 +50,8 @@ class Parts:
         settings: Settings,
         describe: Callable[[], WorkerInfo],
         give_up: Callable[[str], None],
+        make_children: "Callable[[End], Children]",
+        show_life: Callable[[], None],
     ) -> None:
         self._settings = settings
         self.connection = connect(settings)
@@ -47,15 +59,18 @@ class Parts:
         self.waiting = connect(settings)
         self.store = Store(self.connection, settings)
         self.outage = Outage(settings.visibility_timeout_s)
-        self.types = KnownTypes(self.store, settings.worker_queues, registry.schemas())
+        self.periodic = definitions(registry, settings)
+        self.types = KnownTypes(self.store, settings.worker_queues, registry.published(), self.periodic)
         self.fleet = Fleet(self.store.workers.list, registry.schemas())
         self.inflight = InFlight(settings.worker_concurrency)
-        self.executor = Executor(registry, self.inflight, settings.result_max_bytes)
+        self.executor = Executor(registry, self.inflight, settings.result_max_bytes, make_children)
+        self.failures = Failures(registry.hooks, self.executor.event_loop)
+        self.lifetime = Lifetime(registry.hooks, self.executor.event_loop)
         self.scheduler = Scheduler(self.store, self.outage)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
         self.housekeeper = Housekeeper(self.scheduler, self.store, self.outage)
         self.finalizer = self._make_finalizer()
-        self.watchdog = self._make_watchdog(give_up)
+        self.watchdog = self._make_watchdog(give_up, show_life)
         self.heartbeat = self._make_heartbeat(describe)
         self.control = self._make_control(worker_id)
         self.poll = self._make_poll(worker_id)
@@ -82,15 +97,22 @@ class Parts:
             yield from (queue for queue in self.scheduler.queues if queue not in served)
 
     def _make_finalizer(self) -> Finalizer:
-        return Finalizer(self.store, self.inflight, self.fleet, self.outage, self._settings.max_lease_expiries)
+        return Finalizer(
+            store=self.store,
+            inflight=self.inflight,
+            fleet=self.fleet,
+            failures=self.failures,
+            outage=self.outage,
+            max_lease_expiries=self._settings.max_lease_expiries,
+        )
 
-    def _make_watchdog(self, give_up: Callable[[str], None]) -> Watchdog:
+    def _make_watchdog(self, give_up: Callable[[str], None], show_life: Callable[[], None]) -> Watchdog:
         return Watchdog(
             inflight=self.inflight,
             executor=self.executor,
             give_up=give_up,
             is_alive=self.is_alive,
-            alive_file=self._settings.alive_file,
+            show_life=show_life,
             outage=self.outage,
         )
 
@@ -133,6 +155,7 @@ class Parts:
             worker_id=worker_id,
             store=self.store,
             registry=registry,
+            failures=self.failures,
             queues=self.queues_to_reap,
             server=partial(look, self.connection),
             outage=self.outage,

@@ -5,31 +5,48 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from dtq_engine import logs
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq, load_app
-from dtq_engine.errors import ConfigurationError, DtqError
-from dtq_engine.worker import logs
+from dtq_engine.errors import ConfigurationError, DtqError, HookFailed
 from dtq_engine.worker.signals import EXIT_INTERRUPTED
 from dtq_engine.worker.worker import Worker
 
+EXIT_HOOK_FAILED = 1
 EXIT_MISCONFIGURED = 2
 
 
 def main() -> NoReturn:
-    """Run a worker from the environment alone, and exit with its code; 2 when it cannot be set up."""
-    _exit_with(_run_from_environment)
+    """Run a worker from the environment alone, and exit with its code; 2 when it cannot be set up.
+
+    With `worker_processes` above 1 it is a supervisor of so many.
+    """
+    run_to_exit(_run_from_environment)
 
 
 def serve(app: Dtq, settings: Settings) -> NoReturn:
     """Run a worker in this process, and exit with its code; 2 when it cannot be set up."""
-    _exit_with(lambda: _run(app, settings))
+    run_to_exit(lambda: _run(app, settings))
 
 
 def _run_from_environment() -> int:
     settings = Settings.from_env()
     if settings.tasks is None:
         raise ConfigurationError(["DTQ_TASKS is not set: name the app whose tasks to run, such as shop.tasks:app."])
+    if settings.worker_processes > 1:
+        return supervise(settings)
     return _run(load_app(settings.tasks), settings)
+
+
+def supervise(settings: Settings) -> int:
+    """Run several workers from this process, which imports no app, until told to stop; the exit code.
+
+    Raises ConfigurationError.
+    """
+    from dtq_engine.worker.supervisor import Supervisor  # a single worker needs none
+
+    logs.configure(settings)
+    return Supervisor(settings).run()
 
 
 def _run(app: Dtq, settings: Settings) -> int:
@@ -37,7 +54,11 @@ def _run(app: Dtq, settings: Settings) -> int:
     return Worker(app, settings).run()
 
 
-def _exit_with(work: Callable[[], int]) -> NoReturn:
+def run_to_exit(work: Callable[[], int]) -> NoReturn:
+    """Do this, and exit with the code that it returns; 2, after a sentence on stderr, if it raises a DtqError.
+
+    1 for HookFailed: what the hook of the app needs may be there when a supervisor tries again.
+    """
     try:
         code = work()
     except ConfigurationError as error:
@@ -45,7 +66,7 @@ def _exit_with(work: Callable[[], int]) -> NoReturn:
         code = EXIT_MISCONFIGURED
     except DtqError as error:
         print(error, file=sys.stderr)  # noqa: T201
-        code = EXIT_MISCONFIGURED
+        code = EXIT_HOOK_FAILED if isinstance(error, HookFailed) else EXIT_MISCONFIGURED
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.stdout.flush()

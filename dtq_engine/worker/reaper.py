@@ -12,6 +12,7 @@ from dtq_engine.policy import decide
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.worker import callbacks
+from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.finalize import report
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
@@ -35,6 +36,7 @@ class Reaper(Loop):
         worker_id: str,
         store: Store,
         registry: Registry,
+        failures: Failures,
         queues: Callable[[], Iterable[str]],
         server: Callable[[], ServerFacts],
         outage: Outage,
@@ -45,6 +47,7 @@ class Reaper(Loop):
         self._worker_id = worker_id
         self._store = store
         self._registry = registry
+        self._failures = failures
         self._queues = queues
         self._server = server
         self._max_lease_expiries = max_lease_expiries
@@ -79,6 +82,7 @@ class Reaper(Loop):
         ]
         for (claim, transition), answer in zip(items, self._store.leases.finalize(items), strict=True):
             report(claim, transition, answer)
+            self._failures.tell(claim, transition, answer)
 
     def _judged(self, claims: Sequence[Claim]) -> list[callbacks.Failure]:
         """Each claim's failure, with the say of its retry callback where this build has one."""

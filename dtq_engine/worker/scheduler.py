@@ -1,11 +1,13 @@
-"""Making due tasks available: delayed ones, retries, and blocked ones for another look."""
+"""Making due tasks available: delayed ones, retries, blocked ones for another look, periodic ones."""
 
 import logging
 import math
 import random
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from dtq_engine import crash
 from dtq_engine.connection import Connection
@@ -14,6 +16,7 @@ from dtq_engine.ids import new_token
 from dtq_engine.store import Store
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
+from dtq_engine.worker.ticker import Ticker
 
 log = logging.getLogger("dtq.worker")
 
@@ -21,11 +24,13 @@ LOCK_MS = 3_000
 REFRESH_S = 1.0
 LOOK_S = 3.0
 
+T = TypeVar("T")
+
 
 class Scheduler(Loop):
     """One worker of a deployment leads, by a lock; it promotes what is due in every queue there is.
 
-    It knows when each queue's next task is due and waits for exactly that. A new head of a schedule is
+    It knows when each queue's next task or tick is due and waits for exactly that. A new head of a schedule is
     announced to it (`look_at`); should an announcement get lost, all queues are looked at every 3 s. New
     queues are found within a second.
     """
@@ -35,6 +40,7 @@ class Scheduler(Loop):
     def __init__(self, store: Store, outage: Outage) -> None:
         super().__init__(outage)
         self._store = store
+        self._ticker = Ticker(store)
         self._token = new_token()
         self._electing = threading.Lock()
         self._led_at = -math.inf
@@ -104,7 +110,10 @@ class Scheduler(Loop):
         now = time.monotonic()
         if now - self._named_at < REFRESH_S:
             return
-        known = {} if now - self._looked_at >= LOOK_S else self._due
+        known = self._due
+        if now - self._looked_at >= LOOK_S:
+            known = {}
+            self._survive(self._ticker.take_over, "take over what workers announce")
         self._due = {queue: known.get(queue, now) for queue in self._store.inspect.queues()}
         self._named_at = now
         if not known:
@@ -117,18 +126,27 @@ class Scheduler(Loop):
                 self._due[queue] = self._promote_queue(queue)
 
     def _promote_queue(self, queue: str) -> float:
-        """Promote one batch; when to look again."""
+        """Deal with ticks, promote one batch; when to look again."""
+        # A tick that is to start later has a place in the schedule before that is asked what is due next.
+        next_tick_in_s = self._survive(lambda: self._ticker.turn(queue), f"deal with the ticks of the queue {queue}")
+        next_due_in_s = self._survive(lambda: self._promote_batch(queue), f"promote the queue {queue}")
+        return time.monotonic() + min(LOOK_S if each is None else each for each in (next_tick_in_s, next_due_in_s))
+
+    def _promote_batch(self, queue: str) -> float | None:
+        promotion = self._store.schedule.promote(queue)
+        if promotion.moved:
+            crash.at("after-promote")
+        return None if promotion.next_due_in_ms is None else promotion.next_due_in_ms / 1000
+
+    def _survive(self, action: Callable[[], T], what: str) -> T | None:
+        """What one queue or worker has damaged must not keep the others waiting."""
         try:
-            promotion = self._store.schedule.promote(queue)
+            return action()
         except RedisUnavailable:
             raise
         except DtqError as error:
-            log.error("cannot promote the queue %s: %s", queue, error)
-            return time.monotonic() + LOOK_S
-        if promotion.moved:
-            crash.at("after-promote")
-        next_due_in_ms = promotion.next_due_in_ms
-        return time.monotonic() + (LOOK_S if next_due_in_ms is None else next_due_in_ms / 1000)
+            log.error("cannot %s: %s", what, error)
+            return None
 
     def _wait(self) -> None:
         now = time.monotonic()

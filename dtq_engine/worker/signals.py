@@ -18,12 +18,15 @@ class Signals:
 
     Supervisors repeat SIGTERM, so within 2 s it is the same one; after that it cuts the drain short. A second
     SIGINT ends the process at once (a terminal and a parent process may send one Ctrl-C both: within half a
-    second it is the same).
+    second it is the same), by way of `abort` if there is one.
     """
 
-    def __init__(self, stop: Callable[[], None], hurry: Callable[[], None]) -> None:
+    def __init__(
+        self, stop: Callable[[], None], hurry: Callable[[], None], abort: Callable[[], None] | None = None
+    ) -> None:
         self._stop = stop
         self._hurry = hurry
+        self._abort = abort or exit_at_once
         self._first_at: float | None = None
         self._earlier: dict[int, Any] = {}
 
@@ -44,6 +47,11 @@ class Signals:
             self._first_at = now
             self._stop()
         elif number == signal.SIGINT and now - self._first_at >= SAME_INT_S:
-            os._exit(EXIT_INTERRUPTED)
+            self._abort()
         elif number == signal.SIGTERM and now - self._first_at >= SAME_TERM_S:
             self._hurry()
+
+
+def exit_at_once() -> None:
+    """End this process as Ctrl-C does, with nothing put away."""
+    os._exit(EXIT_INTERRUPTED)

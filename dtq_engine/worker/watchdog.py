@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from dtq_engine.worker.execution import Cause, Execution
 from dtq_engine.worker.executor import Executor
@@ -25,7 +24,7 @@ class Watchdog(Loop):
     """Ends executions at their deadlines, and the worker when too many of its threads are stuck.
 
     `give_up` is told once, with the reason, when an execution is overdue by 10 times its timeout or half of
-    the slots are held by overdue ones. `alive_file` is touched while `is_alive` says so.
+    the slots are held by overdue ones. `show_life` is called once a second while `is_alive` says so.
     """
 
     name = "watchdog"
@@ -37,7 +36,7 @@ class Watchdog(Loop):
         executor: Executor,
         give_up: Callable[[str], None],
         is_alive: Callable[[], bool],
-        alive_file: str | None,
+        show_life: Callable[[], None],
         outage: Outage,
     ) -> None:
         super().__init__(outage, TICK_S)
@@ -46,8 +45,8 @@ class Watchdog(Loop):
         self._give_up = give_up
         self._gave_up = False
         self._is_alive = is_alive
-        self._alive_file = None if alive_file is None else Path(alive_file)
-        self._touched_at = 0.0
+        self._show_life = show_life
+        self._shown_at = 0.0
         self._silent = False
 
     def lets_claim(self) -> bool:
@@ -65,7 +64,9 @@ class Watchdog(Loop):
                 overdue.append(execution)
         self._judge(overdue, now)
         self._listen()
-        self._show_life(now)
+        if now - self._shown_at >= ALIVE_S and self._is_alive():
+            self._shown_at = now
+            self._show_life()
 
     def _overran(self, execution: Execution) -> None:
         claim = execution.claim
@@ -95,12 +96,3 @@ class Watchdog(Loop):
         elif self._silent and not silent:
             log.warning("the event loop goes on")
         self._silent = silent
-
-    def _show_life(self, now: float) -> None:
-        if self._alive_file is None or now - self._touched_at < ALIVE_S or not self._is_alive():
-            return
-        self._touched_at = now
-        try:
-            self._alive_file.touch()
-        except OSError as error:
-            log.error("the alive file cannot be touched: %s", error)

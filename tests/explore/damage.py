@@ -135,8 +135,6 @@ def skipped_delivery(stage: Stage, keys: Keys) -> str | None:
     if band not in stage.world.now.delivered:
         return None
     stage.world.client.xgroup_setid(stream, "workers", "$")
-    # Strays that were skipped are looked at by nobody any more.
-    stage.world.promises.abandoned |= {stray for stray in stage.world.promises.strays if stray[0] == band}
     return f"XGROUP SETID {stream} $"
 
 

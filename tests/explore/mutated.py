@@ -22,7 +22,7 @@ def with_source(mutation: Mutation) -> Callable[[str], scripts.Script]:
 
     @cache
     def load(name: str) -> scripts.Script:
-        parts = [name] if name in scripts.STANDALONE else ["_lib", name]
+        parts = scripts.parts(name)
         source = "".join(broken if part == mutation.script and broken else _read(part) for part in parts)
         return scripts.Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 

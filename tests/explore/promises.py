@@ -113,7 +113,6 @@ class Promises:
     is_damaged: bool = False
     strays: set[tuple[int, str]] = field(default_factory=set)
     stray_members: set[tuple[TaskStatus, str]] = field(default_factory=set)
-    abandoned: set[tuple[int, str]] = field(default_factory=set)
     allowed: dict[str, set[TaskStatus | None]] = field(default_factory=dict)
 
     def copy(self) -> "Promises":
@@ -128,7 +127,6 @@ class Promises:
             claims=dict(self.claims),
             strays=set(self.strays),
             stray_members=set(self.stray_members),
-            abandoned=set(self.abandoned),
             allowed={},
         )
 

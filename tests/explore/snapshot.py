@@ -125,7 +125,7 @@ def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
     kind, _, rest = name.partition(f":{{{QUEUE}}}")
     rest = rest.removeprefix(":")
     if kind == "task":
-        snapshot.records[rest], snapshot.ttl[rest] = _pairs(contents), ttl
+        snapshot.records[rest], snapshot.ttl[rest] = _unfold(_pairs(contents)), ttl
     elif kind in SATELLITES:
         snapshot.satellites[SATELLITES[kind]][rest] = ttl
     elif kind in SCHEDULES:
@@ -136,6 +136,13 @@ def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
         _place_band(snapshot, int(rest[1:]), *contents)
     else:
         _place_other(snapshot, kind, rest, ttl, contents)
+
+
+def _unfold(record: dict[str, str]) -> Record:
+    """A record with its packed fields by their letters: priority and created; token, attempt, fence, begun, lease."""
+    asked, execution = record.get("r", "").split(" "), record.get("L", "").removeprefix("-").split(" ")
+    started = dict(zip("kafbl", execution, strict=False)) if "L" in record else {}
+    return record | dict(zip("pc", asked, strict=False)) | started
 
 
 def _place_band(snapshot: Snapshot, band: int, entries: Any, pending: Any, delivered: str) -> None:

@@ -17,8 +17,8 @@ def store_at() -> Iterator[Callable[..., Store]]:
     opened: list[Store] = []
     fresh = "t" + "".join(filter(str.isalnum, new_token()))
 
-    def make(url: str, prefix: str = fresh) -> Store:
-        settings = replace(Settings(), redis_url=url, prefix=prefix)
+    def make(url: str, prefix: str = fresh, *, redis_tls_verify: bool = True) -> Store:
+        settings = replace(Settings(), redis_url=url, prefix=prefix, redis_tls_verify=redis_tls_verify)
         opened.append(Store(connect(settings), settings))
         return opened[-1]
 

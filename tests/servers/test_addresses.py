@@ -60,6 +60,14 @@ def test_a_certificate_that_nobody_signed_is_refused_unless_the_address_says_oth
     assert works(store_at(f"rediss://127.0.0.1:{port}/0?ssl_cert_reqs=none"))
 
 
+def test_where_the_platform_gives_the_address_a_setting_says_that_any_certificate_will_do(tls, store_at: StoreAt):
+    assert works(store_at(f"rediss://127.0.0.1:{tls[0]}/0", redis_tls_verify=False))
+
+
+def test_the_setting_changes_nothing_where_there_is_no_certificate(server: EmbeddedValkey, store_at: StoreAt):
+    assert works(store_at(server.url, prefix="plain", redis_tls_verify=False))
+
+
 def test_a_certificate_may_be_trusted_by_the_address(tls, store_at: StoreAt):
     port, certificate = tls
     assert works(store_at(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"))

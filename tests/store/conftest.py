@@ -1,15 +1,20 @@
 """What the store tests share beside the fixtures of all tests."""
 
+import io
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
+from dtq_engine.cli.root import run
 from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, connect
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.store import Store
 from tests.store.hand import Hand
+from tests.support.environ import environ_of
+from tests.support.ran import Ran
 
 
 @pytest.fixture
@@ -53,3 +58,22 @@ def store_at(settings: Settings) -> Iterator[Callable[..., Store]]:
 def own_server(make_server: Callable[..., EmbeddedValkey]) -> EmbeddedValkey:
     """A server that this test may stop, empty and break."""
     return make_server()
+
+
+@pytest.fixture
+def dtq(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a command in this process, with this test's settings as its environment: `dtq("list", "--json").json`."""
+    for name in [name for name in os.environ if name.startswith("DTQ_")]:
+        monkeypatch.delenv(name)
+    for name, value in environ_of(settings).items():
+        monkeypatch.setenv(name, value)
+
+    def call(*arguments: str, stdin: bytes | None = None) -> Ran:
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = run(arguments)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return call

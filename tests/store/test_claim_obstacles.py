@@ -116,10 +116,9 @@ def test_a_blocked_task_expires_when_it_is_looked_at_too_late(hand, clock):
 UNDECODABLE = [
     ("HDEL", "t"),
     ("HDEL", "r"),
-    ("HSET", "r", "1 2 soon"),
-    ("HDEL", "p"),
-    ("HSET", "p", "high"),
-    ("HSET", "p", "55"),
+    ("HSET", "r", "5 1 2 soon"),
+    ("HSET", "r", "high 1 2 3 4 5 6"),
+    ("HSET", "r", "55 1 2 3 4 5 6"),
 ]
 
 

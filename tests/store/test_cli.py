@@ -7,16 +7,14 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtq_engine import NewTask, RetryPolicy, Settings, Store, submission
+from dtq_engine import Dtq, NewTask, RetryPolicy, submission
 from dtq_engine.cli import bulk
-from dtq_engine.cli.root import run
 from dtq_engine.model import AttemptError, Cancel, DeadLetter, Succeed
 from tests.store.hand import Hand, error
 from tests.support.environ import environ_of
@@ -33,42 +31,6 @@ app = Dtq()
 def build(account_id: int) -> int:
     return account_id
 """
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-@pytest.fixture
-def dtq(settings, monkeypatch, capsys) -> Callable[..., Ran]:
-    """Run a command in this process, with this test's settings as its environment."""
-    for name in [name for name in os.environ if name.startswith("DTQ_")]:
-        monkeypatch.delenv(name)
-    for name, value in environ_of(settings).items():
-        monkeypatch.setenv(name, value)
-
-    def call(*arguments: str, stdin: bytes | None = None) -> Ran:
-        if stdin is not None:
-            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        code = run(arguments)
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return call
 
 
 # submit
@@ -206,9 +168,9 @@ def test_stdin_is_submitted_with_a_line_of_json_for_each_task(dtq):
 def test_a_big_file_goes_in_chunks_and_counts_its_tasks(dtq, store, monkeypatch):
     calls = []
 
-    def counted(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[submission.Answer]:
+    def counted(app: Dtq, tasks: Sequence[NewTask]) -> list[submission.Answer]:
         calls.append(len(tasks))
-        return submission.submit_each(store, settings, tasks)
+        return submission.submit_each(app, tasks)
 
     monkeypatch.setattr(bulk, "submit_each", counted)
     ran = dtq("submit", "--file", "-", stdin=b'{"type":"mail"}\n' * 1_234)

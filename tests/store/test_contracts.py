@@ -47,7 +47,7 @@ def test_a_header_names_the_script_its_arguments_and_its_answer(name):
 def test_a_queue_script_that_must_pass_at_maxmemory_opens_with_a_delete(name):
     body = scripts.load(name).source
     opens = re.search(r"^open\(\)$", body, re.MULTILINE) is not None
-    assert opens != (name in scripts.STANDALONE | {"submit"})
+    assert opens != (name in scripts.STANDALONE | scripts.ACCEPTING)
 
 
 # Names
@@ -56,22 +56,23 @@ def test_a_queue_script_that_must_pass_at_maxmemory_opens_with_a_delete(name):
 def test_the_scripts_build_the_names_of_keys_py(store, conn):
     library = (files("dtq_engine") / "lua" / "_lib.lua").read_text(encoding="utf-8")
     names = """
-    local out = {TASK .. 'a', DEAD, SCHEDULE, RETRY, BLOCKED, COUNTERS, EVENTS, AUDIT, PAUSED, WAKE, WAKE_SCHEDULE,
+    local out = {TASK .. 'a', KEY['stream:dead-letter'], KEY.schedule, KEY['retry:schedule'], KEY.blocked, KEY.counters,
+      KEY['stream:events'], KEY['stream:audit'], paused_key(), KEY.wake, KEY['wake:schedule'],
       satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), idempotency_key('k'),
-      queue_key('claim') .. ':w:t', queue_key('types') .. ':d', queue_key('request') .. ':r',
-      queue_key('pulse'), queue_key('clock'), queue_key('scratch')}
+      KEY.claim .. ':w:t', KEY.types .. ':d', KEY.request .. ':r',
+      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n'}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
     return out
     """
     keys, q = store.keys, "q-1_x"
-    built = [name.decode() for name in conn.call("EVAL", library + names, 1, keys.queue(q), "{}")]
+    built = [name.decode() for name in conn.call("EVAL", library + names, 1, keys.queue(q), "")]
     assert built == [
         *(keys.task(q, "a"), keys.dead_letters(q), keys.schedule(q), keys.retry_schedule(q), keys.blocked(q)),
         *(keys.counters(q), keys.events(q), keys.audit(q), keys.paused(q), keys.wake(q), keys.wake_schedule(q)),
         *keys.satellites(q, "a"),
         *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.request(q, "r")),
-        *(keys.pulse(q), keys.clock(q), keys.scratch(q)),
+        *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n")),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
     ]
@@ -140,9 +141,10 @@ def test_claim_answers_one_word_and_then_tasks(hand, store, client):
     store.control.resume("default")
     hand.submit("a")
     word, task = claim(store, hand.digest)
-    assert (word, task[0]) == (b"TASKS", b"a")
+    assert (word, task.split(b" ")[0], task.partition(b"\n")[2]) == (b"TASKS", b"a", b"{}")
     again, same = claim(store, hand.digest)
-    assert (again, list(map(str, same))[:4]) == (b"TASKS", list(map(str, task))[:4])
+    task_id, task_type, asked, entry, execution, payload = same
+    assert (again, task) == (b"TASKS", b" ".join((task_id, task_type, entry, execution, asked)) + b"\n" + payload)
     assert claim(store, hand.digest, "t2") == [b"EMPTY"]
 
 
@@ -159,9 +161,8 @@ def test_renew_answers_positions_lost_and_positions_to_cancel(hand, store):
 def test_finalize_answers_a_word_per_execution(hand, store):
     hand.submit("a", "b")
     first, second = hand.claim()
-    end = ("S", 0, "", "", "")
-    args = [*first.key, *end, *first.key, *end, second.task_id, "x", *end, "missing", "x", *end]
-    assert run(store, "finalize", 1000, *args) == [b"OK", b"DUP", b"FENCED", b"GONE"]
+    args = [*first.key, "S", *first.key, "S", second.task_id, "x", "S", "missing", "x", "S"]
+    assert run(store, "finalize", 1000, *args) == b"OK DUP FENCED GONE"
 
 
 def test_promote_answers_how_many_and_when_next(hand, store, clock):
@@ -257,3 +258,12 @@ def test_a_script_the_server_has_forgotten_is_sent_whole(hand, client):
     hand.submit("a")
     assert hand.status("a") == "queued"
     assert Hand(hand.store, "w9").claim_one().task_id == "a"
+
+
+def test_sweep_takes_no_delivery_of_a_waiting_task_for_a_stray(hand, store, client):
+    hand.submit("a")
+    stream = store.keys.stream("default", 5)
+    ((entry, _),) = client.xrange(stream)
+    client.xgroup_create(stream, "workers", "$")
+    assert run(store, "sweep", 0, 0, 5, entry) == []
+    assert client.xlen(stream) == 1

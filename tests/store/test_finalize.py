@@ -1,8 +1,7 @@
 """Finalizing: every execution ends once, by its holder, in one step."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dtq_engine.model import (
     Block,

@@ -7,10 +7,11 @@ import pytest
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.errors import MemoryFull
 from dtq_engine.model import DeadLetter, Reschedule, Succeed
+from dtq_engine.registry import Handler
 from dtq_engine.store import Store
 from tests.store.hand import Hand, error, ids, info
 
-RUNNING = "the token of a claim; sent again it answers with what runs under it"
+RUNNING = "t1"
 
 
 @pytest.fixture
@@ -85,3 +86,13 @@ def test_a_nearly_full_server_refuses_new_tasks_before_it_is_full(make_server, s
 
 def test_a_server_without_a_limit_is_never_full(own_server, store_at):
     assert Hand(store_at(own_server.url, admit_memory_percent=1), announced=False).submit("a")[0].accepted
+
+
+def test_on_a_full_server_workers_publish_what_their_types_look_like(full):
+    def greet(name: str) -> str: ...
+
+    schema = Handler("greet", greet).published()
+    full.store.schemas.publish([schema])
+    full.store.schemas.keep([schema])
+    full.store.workers.beat(info("w1", schemas={"greet": schema.digest}), 30)
+    assert [found.type for found in full.store.schemas.list()] == ["greet"]

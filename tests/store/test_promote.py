@@ -1,8 +1,7 @@
 """Promoting: what is due becomes available, at its time and only if it still waits."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dtq_engine.model import NewTask, Reschedule
 from tests.store.hand import Hand, error, ids

@@ -1,8 +1,7 @@
 """Renewing: a worker keeps the leases that are still its own, and learns of the others."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dtq_engine.model import NewTask, Renewal
 from dtq_engine.store import Store

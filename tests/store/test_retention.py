@@ -250,6 +250,20 @@ def test_over_their_number_the_oldest_dead_letters_go_with_their_tasks(make_stor
     assert store.inspect.queue("default").dead_lettered == 2
 
 
+def test_a_dead_letter_of_a_clock_that_was_set_back_holds_up_no_other(make_store, clock):
+    hand = Hand(make_store(dlq_maxlen=2))
+    clock.advance(7200)
+    die(hand, "early")
+    clock.advance(-3600)
+    die(hand, *"abc")
+    clock.advance(61)
+    trim(hand.store)
+    assert {letter.task_id for letter in hand.store.inspect.dead_letters().items} == {"early", "c"}
+    clock.advance(7200)
+    trim(hand.store)
+    assert left(hand.store, "early", *"abc") == "earlyc"
+
+
 def test_within_a_minute_a_dead_letter_stays_whatever_the_limits(make_store, clock):
     hand = Hand(make_store(dlq_maxlen=1, dlq_retention_s=1))
     die(hand, *"abc")

@@ -126,12 +126,25 @@ def test_a_key_whose_living_task_is_gone_goes(world, store, client):
     assert client.exists(store.keys.idempotency("default", "k")) == 1
 
 
+def test_a_delivery_that_leads_nowhere_and_was_passed_over_goes(world, store, client):
+    stream = store.keys.stream("default", 5)
+    waiting = [entry for entry, _ in client.xrange(stream)]
+    strays = [client.xadd(stream, fields) for fields in ({"i": "nobody"}, {"i": "queued"}, {"junk": "\x00"})]
+    assert store.sweep.run() == {}, "the next claim drops them"
+    client.xgroup_setid(stream, "workers", "$")
+    assert store.sweep.run() == {"delivery": 1, "stray_delivery": 3}
+    left = [entry for entry, _ in client.xrange(stream)]
+    assert not set(left) & set(strays)
+    assert len(left) == len(waiting)
+    assert store.sweep.run() == {}
+
+
 @pytest.mark.keeps_keys
 def test_records_that_cannot_be_read_do_not_stop_a_walk(world, store, client):
     client.delete(store.keys.task("default", "pending"))
     client.set(store.keys.task("default", "pending"), "no hash")
-    client.hset(store.keys.task("default", "queued"), "p", "high")
-    client.hset(store.keys.task("default", "running"), "p", "55")
+    client.hset(store.keys.task("default", "queued"), "r", "high 1 2 3 4 5 6")
+    client.hset(store.keys.task("default", "running"), "r", "55 1 2 3 4 5 6")
     client.hset(store.keys.task("default", "off"), "s", "?")
     client.hset(store.keys.task("default", "dead"), "e", "nonsense")
     client.delete(store.keys.index("default", TaskStatus.SUCCEEDED))

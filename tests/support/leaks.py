@@ -15,9 +15,11 @@ from typing import Any
 # By the part of the key's name between the prefix and the queue or other name.
 KEPT = {
     "queues": "the names of all queues",
+    "rejections": "how many tasks were not accepted, by reason",
     "workers": "the ids of workers that have been seen",
     "queue": "marker of a registered queue, and its pause",
     "counters": "exact totals",
+    "periodic": "periodic tasks: as many as the code has",
     "stream:events": "event log, bounded",
     "stream:audit": "audit log, bounded",
     "stream:dead-letter": "dead letters, bounded in number and age",
@@ -117,7 +119,7 @@ class Leaks:
     def _is_reachable(self, queue: str, task_id: str, record: Record) -> bool:
         if schedule := WAITS_IN.get(record[b"s"]):
             return self._client.zscore(f"{self._prefix}:{schedule}:{{{queue}}}", task_id) is not None
-        entry, band = record[b"e"].decode(), f"{self._prefix}:stream:{{{queue}}}:p{record[b'p'].decode()}"
+        entry, band = record[b"e"].decode(), f"{self._prefix}:stream:{{{queue}}}:p{record[b'r'].decode()[0]}"
         if not entry or not self._client.xrange(band, entry, entry):
             return False
         return record[b"s"] == b"Q" or record[b"e"] in self._pending(band)

@@ -4,10 +4,17 @@
 Each line marked `type: ignore` must be an error: both checkers report a mark that is not needed.
 """
 
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_type
+from decimal import Decimal
+from typing import Annotated, Any, Literal, assert_type
+from uuid import UUID
 
-from dtq_engine import Dtq, DtqError, Handle, NewTask, TaskContext
+from msgspec import Meta
+
+from dtq_engine import Dtq, DtqError, Failure, Handle, NewTask, TaskContext, TaskSchema, WorkerInfo
 
 app = Dtq()
 
@@ -51,6 +58,17 @@ def others(first: int, **rest: str) -> int:
     return first
 
 
+@dataclass
+class Line:
+    product: UUID
+    count: Annotated[int, Meta(ge=1)]
+
+
+@app.task("rich")
+def rich(lines: list[Line], due: datetime, unit: Literal["kg", "t"] = "kg", *, limit: Decimal | None = None) -> Line:
+    return lines[0]
+
+
 def results() -> None:
     assert_type(with_context.submit(7, month="2026-10"), Handle[dict[str, int]])
     assert_type(with_context.submit(7).result(timeout=30), dict[str, int])
@@ -70,6 +88,11 @@ def options() -> None:
     assert_type(urgent.options(run_at=datetime.now(UTC)).prepare(7), NewTask)
     assert_type(app.submit_many([urgent.prepare(7)]), list[Handle[Any] | DtqError])
     assert_type(app.named("elsewhere").submit(a=1, b="x"), Handle[Any])
+    assert_type(without_context.options(priority=9).delay(7, month="x").result(), dict[str, int])
+    assert_type(async_with_context.options(priority=9).submit("u").result(), bytes)
+    assert_type(async_without_context.options(timeout=5).submit("u").result(timeout=1), bytes)
+    assert_type(rich.submit([Line(UUID(int=1), 1)], datetime.now(UTC), "t", limit=Decimal(5)).result(), Line)
+    assert_type(app.store.schemas.list(), list[TaskSchema])
 
 
 async def direct_calls(ctx: TaskContext) -> None:
@@ -95,6 +118,13 @@ def wrong_arguments() -> None:
     no_parameters.submit(1)  # type: ignore[call-arg]
     others.submit(1, b=2)  # type: ignore[arg-type]
     with_context.options(priority=9).submit("7")  # type: ignore[arg-type]
+    without_context.options(priority=9).submit(7)  # type: ignore[call-arg]
+    without_context.options(priority=9).delay(7, month=5)  # type: ignore[arg-type]
+    async_with_context.options(priority=9).delay(5)  # type: ignore[arg-type]
+    rich.submit([Line(UUID(int=1), 1)], "2026-10-01")  # type: ignore[arg-type]
+    rich.submit(["x"], datetime.now(UTC))  # type: ignore[list-item]
+    rich.submit([], datetime.now(UTC), "g")  # type: ignore[arg-type]
+    rich.options(priority=9).submit([], datetime.now(UTC), limit=5)  # type: ignore[arg-type]
 
 
 def the_context_is_not_submitted(ctx: TaskContext) -> None:
@@ -105,6 +135,9 @@ def the_context_is_not_submitted(ctx: TaskContext) -> None:
 
 async def wrong_arguments_async() -> None:
     await with_context.submit_async("7")  # type: ignore[arg-type]
+    await without_context.submit_async(7)  # type: ignore[call-arg]
+    await async_with_context.submit_async()  # type: ignore[call-arg]
+    await async_without_context.options(priority=9).submit_async(5)  # type: ignore[arg-type]
 
 
 def wrong_options() -> None:
@@ -120,3 +153,81 @@ def wrong_results() -> None:
     text: str = with_context.submit(7).result()  # type: ignore[assignment]
     number: int = async_with_context.submit("u").result()  # type: ignore[assignment]
     print(text, number)
+
+
+# Hooks
+
+
+@app.on_worker_start
+def begin(worker: WorkerInfo) -> None:
+    print(worker.id)
+
+
+@app.on_worker_stop
+async def end(worker: WorkerInfo) -> int:
+    return worker.pid
+
+
+@app.on_failure
+def tell(failure: Failure) -> None:
+    print(failure.exception, failure.error.message)
+
+
+@app.around_task
+def around(task: TaskContext) -> Iterator[None]:
+    yield
+
+
+@app.around_task
+def around_as_a_generator(task: TaskContext) -> Generator[None, None, None]:
+    yield
+
+
+@app.around_task
+async def around_async(task: TaskContext) -> AsyncIterator[None]:
+    yield
+
+
+@app.around_task
+@contextmanager
+def around_as_a_manager(task: TaskContext) -> Generator[int, None, None]:
+    yield task.attempt
+
+
+@app.around_task
+@asynccontextmanager
+async def around_as_an_async_manager(task: TaskContext) -> AsyncGenerator[None, None]:
+    yield
+
+
+@app.around_submit
+def send(tasks: list[NewTask]) -> Iterator[list[NewTask]]:
+    yield [task.with_headers({"a": "b"}) for task in tasks]
+
+
+@app.around_submit
+def watch(tasks: list[NewTask]) -> Iterator[None]:
+    yield
+
+
+def hooks_stay_what_they_were() -> None:
+    kept: Callable[[WorkerInfo], None] = begin
+    also: Callable[[TaskContext], Iterator[None]] = around
+    print(kept, also)
+
+
+def wrong_hooks() -> None:
+    @app.on_worker_start  # type: ignore[type-var]
+    def wants_a_context(task: TaskContext) -> None: ...
+
+    @app.around_task  # type: ignore[type-var]
+    def wraps_nothing(task: TaskContext) -> None: ...
+
+    @app.around_submit  # type: ignore[type-var]
+    def yields_headers(tasks: list[NewTask]) -> Iterator[dict[str, str]]:
+        yield {}
+
+    @app.on_failure  # type: ignore[type-var]
+    def wants_two(failure: Failure, more: int) -> None: ...
+
+    print(wants_a_context, wraps_nothing, yields_headers, wants_two)

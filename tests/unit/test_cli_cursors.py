@@ -6,7 +6,7 @@ import zlib
 import msgspec
 import pytest
 
-from dtq_engine.cli.cursors import packed, unpacked
+from dtq_engine.cursors import packed, unpacked
 
 MARKS = {f"dtq:stream:{{default}}:p{priority}": f"17959746025{priority}0-0" for priority in range(10)}
 LONG = base64.urlsafe_b64encode(msgspec.json.encode(MARKS)).decode().rstrip("=")

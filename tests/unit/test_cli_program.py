@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dtq_engine import Dtq, Settings
-from dtq_engine.cli.dev import introduction
+from dtq_engine.cli.plan import introduction
 from dtq_engine.cli.program import program
 from examples.demonstration import to_try
 from examples.workload import ROOT

@@ -1,6 +1,10 @@
 """What needs no server: help, usage, settings, and errors as sentences."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -96,6 +100,52 @@ def test_wrong_usage_is_exit_code_2_and_no_traceback(arguments, capsys):
     assert "Error: " in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list", "--bogus", "--json"], ["list", "--limit", "x", "--json"], ["nothing", "--json"], ["--json"]]
+)
+def test_with_json_wrong_usage_is_a_value_too_wherever_it_is_asked_for(arguments, capsys):
+    assert run(arguments) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "UsageError"
+
+
+def test_what_only_looks_like_the_option_json_changes_nothing(capsys):
+    assert run(["submit", "--bogus", "--", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_options_of_the_program_may_come_after_the_command(monkeypatch, capsys):
+    monkeypatch.setattr("dtq_engine.store.inspect.Inspect.queues", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(["queues", "--no-color", "--debug"])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_asks_dtq(shell, capsys):
+    assert run(["completion", shell]) == 0
+    assert "_DTQ_COMPLETE" in capsys.readouterr().out
+    assert run(["completion", shell, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["shell"], f"{shell}_complete" in shown["script"]) == (shell, True)
+
+
+def test_bash_completes_commands_and_options(tmp_path):
+    script = tmp_path / "complete.sh"
+    dtq = tmp_path / "dtq"
+    dtq.write_text(f'#!/bin/sh\nexec {sys.executable} -m dtq_engine.cli "$@"\n')
+    dtq.chmod(0o755)
+    script.write_text(
+        "source <(dtq completion bash)\n"
+        'for words in "dtq reque" "dtq requeue --sta"; do\n'
+        "  COMP_WORDS=($words) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()\n"
+        "  _dtq_completion dtq\n"
+        '  echo "${COMPREPLY[@]}"\n'
+        "done\n"
+    )
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+    ran = subprocess.run(["bash", str(script)], env=environ, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("requeue\n--status\n", "")
 
 
 def test_an_id_after_wait_is_explained(capsys):

@@ -35,7 +35,7 @@ def test_no_two_names_are_the_same():
     keys = Keys()
     names = [built(keys, name) for name in QUEUE_KEYS]
     names += [keys.stream("q", priority) for priority in PRIORITIES if priority != 5]
-    names += [keys.queues(), keys.workers(), keys.worker("w"), keys.leader()]
+    names += [keys.queues(), keys.workers(), keys.worker("w"), keys.leader(), keys.rejections()]
     assert len(names) == len(set(names))
 
 

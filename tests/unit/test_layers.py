@@ -11,17 +11,21 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 
 # A module imports from its own layer and from lower ones. A package stands for all its modules.
 LAYERS = (
-    {"errors", "model", "kinds", "config", "crash"},
-    {"policy", "validate", "ids", "codec", "describe", "keys", "harmless"},
-    {"links", "subscription", "connection", "scripts"},
+    {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
+    {"policy", "periodic", "validate", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors", "logs", "strict"},
+    {"addresses", "links", "subscription", "connection", "scripts"},
     {"store"},
-    {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"},
-    {"cli", "embedded", "metrics", "testing", "worker"},
+    {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
+    | {"hooks", "isolation", "operator_shapes", "timetable"},
+    {"cli", "embedded", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 
 # Modules that may be longer than 300 lines, and why.
 LONG = {"model.py": "the values of the domain, read side by side; apart they would hide how they belong together"}
+
+# Classes that may be longer than 200 lines, and why.
+LARGE = {"Settings": "a table of settings, one field each"}
 
 MODULES = sorted(path for path in ENGINE.rglob("*.py") if path != ENGINE / "__init__.py")
 
@@ -71,7 +75,8 @@ def test_only_config_reads_the_environment(path):
 def test_modules_classes_and_functions_stay_short(path):
     tree = ast.parse(path.read_text())
     assert len(path.read_text().splitlines()) <= 300 or str(path.relative_to(ENGINE)) in LONG
-    assert [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and lines(node) > 200] == []
+    large = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and lines(node) > 200}
+    assert large <= LARGE.keys()
     assert [node.name for node in functions(tree) if lines(node) > 40] == []
 
 

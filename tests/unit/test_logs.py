@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from dtq_engine.worker.logs import JsonLines, TextLines
+from dtq_engine.logs import JsonLines, TextLines
 
 HOSTILE = "\x1b[31mred\x00\x07\r\u202e\ud800\n2026-01-01T00:00:00.000Z ERROR   forged"
 

@@ -1,10 +1,11 @@
 """What follows an execution, for each way it can end."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dtq_engine.model import (
     AskedRetry,
@@ -130,7 +131,7 @@ def test_a_task_of_a_stopping_worker_is_given_back():
 
 
 def test_a_task_with_a_single_attempt_is_not_started_twice_by_a_shutdown():
-    once = replace(CLAIM, retry=replace(CLAIM.retry, max_attempts=1))
+    once = replace(CLAIM, retry=dataclasses.replace(CLAIM.retry, max_attempts=1))
     assert follows(ShutDown(ERROR), once) == DeadLetter(ERROR, "max_attempts")
     assert follows(ShutDown(ERROR), replace(once, restartable=True)) == Release()
 
@@ -158,7 +159,7 @@ def test_jitter_reaches_both_ways():
 
 
 def test_a_delay_of_zero_stays_zero():
-    assert backoff_ms(replace(CLAIM.retry, base_delay_ms=0), 50, 1) == 0
+    assert backoff_ms(dataclasses.replace(CLAIM.retry, base_delay_ms=0), 50, 1) == 0
 
 
 @given(policies, st.integers(1, 100), lucks)

@@ -38,6 +38,21 @@ def wait_for(name, seconds=20):
 """
 
 
+def children_of(pid: int) -> list[int]:
+    """The ids of the living processes that a process has started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(each) for file in lists for each in file.read_text().split() if is_alive(int(each)))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet collected does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 class WorkerProcess:
     """One worker process; its handlers are written to a module `jobs` in `directory`, which is also where it runs."""
 
@@ -54,6 +69,8 @@ class WorkerProcess:
                 env=environ,
                 stdout=log,
                 stderr=log,
+                # Signals to a whole group, as a terminal sends them, are to reach it without the tests.
+                process_group=0,
             )
 
     @property
@@ -70,6 +87,10 @@ class WorkerProcess:
         """Wait until it says that it is ready."""
         wait_until(lambda: "is ready" in self.log or self._process.poll() is not None, 15)
         assert "is ready" in self.log, self.log
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send it and all it has started a signal, as a terminal does."""
+        os.killpg(self.pid, number)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -88,6 +109,11 @@ class WorkerProcess:
         """Make sure that it is gone."""
         if self._process.poll() is None:
             self.kill()
+
+    @property
+    def children(self) -> list[int]:
+        """The ids of the processes that it has started and that live."""
+        return children_of(self.pid)
 
     @property
     def is_over(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from tests.support.environ import environ_of
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 DTQ = (sys.executable, "-m", "dtq_engine.cli")
@@ -78,6 +79,30 @@ def test_dev_runs_a_server_and_a_worker_on_all_queues_of_the_app_until_ctrl_c(fo
     assert (folder / ".dtq" / "appendonlydir").is_dir()
     with pytest.raises(redis.ConnectionError):
         redis.Redis.from_url(told["redis_url"]).ping()
+
+
+def test_dev_follows_changes_of_the_code_on_the_same_server_until_sigterm(folder, bare_environ):
+    log = folder / "log"
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(
+            [*DTQ, "dev", "sums:app", "--json"], env=bare_environ, cwd=folder, stdout=subprocess.PIPE, stderr=said
+        ) as dev,
+    ):
+        try:
+            assert dev.stdout is not None
+            environ = bare_environ | {"DTQ_REDIS_URL": json.loads(dev.stdout.readline())["redis_url"]}
+            wait_until(lambda: log.read_text().count("is ready") == 1, 20)
+            (folder / "sums.py").write_text(HANDLERS.replace("2 * n", "3 * n"))
+            wait_until(lambda: log.read_text().count("is ready") == 2, 20)
+            assert result_of(environ, folder, "double", "n=21") == 63
+            dev.send_signal(signal.SIGTERM)
+            assert dev.wait(20) == 0
+            assert dev.stdout.read() == b""
+        finally:
+            dev.kill()
+    with pytest.raises(redis.ConnectionError):
+        redis.Redis.from_url(environ["DTQ_REDIS_URL"]).ping()
 
 
 def test_worker_takes_its_options_over_the_environment(folder, settings):

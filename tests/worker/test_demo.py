@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import redis
@@ -74,18 +75,20 @@ def test_ctrl_c_ends_everything_it_started(bare_environ, tmp_path):
     with output.open("w") as out:
         demo = subprocess.Popen([*DEMO, "--data", str(tmp_path)], env=bare_environ, cwd=ROOT, stdout=out, stderr=out)
     try:
-        wait_until(lambda: "stay up until Ctrl-C" in output.read_text() or demo.poll() is not None, 40)
+        wait_until(lambda: "stays up until Ctrl-C" in output.read_text() or demo.poll() is not None, 40)
         said = output.read_text()
-        url, worker = re.search(r"redis://\S+", said), re.search(r"process (\d+)", said)
+        url, web = re.search(r"redis://\S+", said), re.search(r"http://\S+/(?=,)", said)
         assert url is not None, said
-        assert worker is not None, said
+        assert web is not None, said
+        assert urlopen(f"{web.group()}health").status == 200
         assert redis.Redis.from_url(url.group()).ping()
         demo.send_signal(signal.SIGINT)
         assert demo.wait(20) == 0
         with pytest.raises(redis.ConnectionError):
             redis.Redis.from_url(url.group()).ping()
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(worker.group(1)), 0)
+        for pid in re.findall(r"process (\d+)", said):
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
     finally:
         demo.kill()
         demo.wait()

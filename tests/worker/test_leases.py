@@ -193,7 +193,7 @@ def test_a_damaged_queue_does_not_keep_the_outcomes_of_others_back(
     for handle in handles:
         reply = store.leases.claim(handle.queue, worker="w1", token="x" * 22, limit=1, types_digest=digest)
         worker.parts.inflight.ended.put((reply.claims[0], Returned(None)))
-    client.set(store.keys.dead_letters("broken"), "oops")
+    client.set(store.keys.index("broken", TaskStatus.SUCCEEDED), "oops")
     worker.parts.finalizer.step()
     assert [each.status() for each in handles] == [TaskStatus.RUNNING, TaskStatus.SUCCEEDED]
     assert "left to a reaper" in log.text

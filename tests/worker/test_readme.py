@@ -1,7 +1,6 @@
 """What the README shows works as shown."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,31 +8,29 @@ import click
 import pytest
 
 from dtq_engine.cli.root import root
-from tests.support.environ import environ_of
+from tests.support.readme import CONSOLE_LINES, DEV, EXAMPLE, PYTHON_BLOCKS, README, ROOT, TOUR, follow_readme
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-EXAMPLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+ELSEWHERE = {
+    "make run": "test_demo runs what it runs",
+    "make test": "is what runs this test",
+}
+"""Lines that are not run here, and why."""
 
 
 def test_the_example_has_twelve_lines():
     assert len(EXAMPLE.splitlines()) == 12
 
 
-def test_the_example_runs_against_a_worker_of_its_app(settings, tmp_path):
-    (tmp_path / "reports.py").write_text(EXAMPLE)
-    environ = environ_of(settings)
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "dtq_engine.cli", "worker", "--app", "reports:app"], cwd=tmp_path, env=environ
-    )
-    try:
-        answer = subprocess.run(
-            [sys.executable, "reports.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=40
-        )
-        assert answer.stdout == "report of 2026-10 for account 7, attempt 1\n", answer.stderr
-    finally:
-        worker.terminate()
-        assert worker.wait(30) == 0
+@pytest.mark.timeout(120)
+def test_the_example_and_the_tour_work_as_shown(tmp_path):
+    answers = follow_readme(Path(sys.executable).parent, tmp_path)
+    assert answers["python reports.py"] == "report of 2026-10 for account 7, attempt 1\n"
+    assert "report of 2026-10 for account 7, attempt 1" in answers[TOUR[1]]
+
+
+def test_whatever_is_shown_is_run_or_named_with_the_reason_why_not():
+    assert PYTHON_BLOCKS == [EXAMPLE]
+    assert set(CONSOLE_LINES) == {DEV, *TOUR} | ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
@@ -44,7 +41,7 @@ def test_links_lead_somewhere(page):
 
 def test_all_commands_are_in_the_overview_and_none_that_does_not_exist():
     overview = README.partition("## Command line")[2].partition("\n## ")[0]
-    named = {tuple(words.split()) for words in re.findall(r"`dtq ([a-z]+(?: list| requeue| discard)?)", overview)}
+    named = {tuple(words.split()) for words in re.findall(r"`dtq ([a-z-]+(?: list| requeue| discard)?)", overview)}
     real: set[tuple[str, ...]] = set()
     for name, command in root.commands.items():
         real |= {(name, each) for each in command.commands} if isinstance(command, click.Group) else {(name,)}

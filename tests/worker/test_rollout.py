@@ -71,3 +71,27 @@ def test_builds_that_differ_in_a_parameter_tell_so_by_their_schemas() -> None:
     def other(to: int) -> None: ...
 
     assert schema(one) == schema(same) != schema(other)
+
+
+@pytest.mark.drains
+def test_a_process_without_handlers_sees_the_schemas_of_both_releases(app: Dtq, quick: Settings) -> None:
+    stranger = Dtq(quick)
+    old_app, old = release(replace(quick, release="v1"), "default", new=False)
+    new_app, new = release(replace(quick, release="v2"), "other", new=True)
+
+    def seen() -> dict[tuple[str, ...], list[str]]:
+        return {found.releases: list(found.parameters["properties"]) for found in stranger.store.schemas.list("mail")}
+
+    assert seen() == {}
+    old.start()
+    assert seen() == {("v1",): ["to"]}
+    new.start()
+    assert seen() == {("v1",): ["to"], ("v2",): ["address"]}
+    old.stop()
+    assert old.join(10) == 0
+    assert seen() == {("v2",): ["address"]}
+    new.stop()
+    assert new.join(10) == 0
+    assert seen() == {}
+    for each in (old_app, new_app, stranger):
+        each.close()

@@ -1,8 +1,8 @@
-"""The JSON that `--json` prints. The classes here are its documentation; fields are only ever added.
+"""The JSON that `--json` prints and the HTTP API answers. The classes are its documentation; fields are only added.
 
 Instants are ISO 8601 in UTC (`2026-10-31T08:00:00.000Z`), lengths of time are milliseconds, `null` means
-"not yet" or "none". `payload` and `result` are the JSON values themselves. Whatever command fails prints
-`{"error": …}` instead and says the same on stderr.
+"not yet" or "none". `payload` and `result` are the JSON values themselves. A command that fails prints
+`{"error": …}` instead and says the same on stderr; the HTTP API answers with problem details (RFC 9457).
 """
 
 from collections.abc import Iterator

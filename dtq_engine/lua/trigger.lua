@@ -1,0 +1,20 @@
+-- trigger: run a periodic task now, out of turn, paused or not; its ticks go on as they were.
+--
+-- ARGV     [2] request id  [3] actor  [4] reason  [5] name, then the task, as _accept says
+-- Returns  triggered:<id of the task> · missing · removed
+
+local request, actor, reason, name = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local before = remembered(request)
+if before then return before end
+local now = now_ms()
+local key, task = KEY.periodic .. ':' .. name, parse(6, now)
+local bad = damaged(key, 'hash') or damaged_places({task})
+if bad then return bad end
+local known, removed = unpack(redis.call('HMGET', key, 'digest', 'removed'))
+if not known then return 'missing' end
+if removed then return 'removed' end
+accept(task, now, 'periodic')
+redis.call('HSET', key, 'last', whole(now), 'task', task.id)
+audit(now, 'trigger_periodic', name, actor, reason, request)
+finish(now)
+return remember(request, 'triggered:' .. task.id)

@@ -1,0 +1,132 @@
+"""The JSON of what operators look at and do: workers, events, actions, purges, health; see `shapes` for the rest."""
+
+import msgspec
+
+from dtq_engine.model import WorkerInfo
+from dtq_engine.shapes import at
+from dtq_engine.store.events import AuditEntry, Event
+
+GAP = "GAP"
+
+
+class WorkerShape(msgspec.Struct, kw_only=True):
+    """A worker process as it last described itself; `state` is `running` or `draining`."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    concurrency: int
+    in_flight: int
+    state: str
+    release: str
+    types: list[str]
+    started_at: str | None
+    seen_at: str | None
+
+
+class WorkersShape(msgspec.Struct):
+    """`dtq workers`."""
+
+    workers: list[WorkerShape]
+
+
+class PurgeShape(msgspec.Struct):
+    """`dtq purge`: how many tasks were cancelled."""
+
+    queue: str
+    cancelled: int
+
+
+class EventShape(msgspec.Struct, kw_only=True):
+    """A line of `dtq events`: one thing that happened to a task; `event_id` counts up by one within a queue.
+
+    Where the log no longer has some, one line with the type `GAP` and their number in `missing` stands for them.
+    """
+
+    type: str
+    queue: str
+    event_id: int | None = None
+    at: str | None = None
+    task_id: str | None = None
+    task_type: str | None = None
+    attempt: int | None = None
+    worker_id: str | None = None
+    detail: str | None = None
+    missing: int | None = None
+
+
+class ActionShape(msgspec.Struct, kw_only=True):
+    """One action of an operator: on a task, or (`target` is the queue's name) on a queue."""
+
+    at: str | None
+    action: str
+    target: str
+    queue: str
+    actor: str
+    reason: str
+    count: int
+    request: str
+    entry: str
+
+
+class ActionsShape(msgspec.Struct):
+    """`dtq audit`: newest first."""
+
+    actions: list[ActionShape]
+
+
+class FindingShape(msgspec.Struct, kw_only=True):
+    """What `dtq doctor` found: `level` is `error`, `warning` or `repaired`, `check` names what was looked at."""
+
+    level: str
+    check: str
+    message: str
+
+
+class DoctorShape(msgspec.Struct):
+    """`dtq doctor`: what was looked at, and what was found; nothing found is a healthy deployment."""
+
+    checks: list[str]
+    findings: list[FindingShape]
+
+
+class CompletionShape(msgspec.Struct):
+    """`dtq completion`: the script for a shell."""
+
+    shell: str
+    script: str
+
+
+def worker_shape(info: WorkerInfo) -> WorkerShape:
+    """A worker for `--json`."""
+    return WorkerShape(
+        id=info.id,
+        host=info.host,
+        pid=info.pid,
+        queues=list(info.queues),
+        concurrency=info.concurrency,
+        in_flight=info.in_flight,
+        state=info.state,
+        release=info.release,
+        types=list(info.types),
+        started_at=at(info.started_ms),
+        seen_at=at(info.seen_ms),
+    )
+
+
+def event_shape(event: Event) -> EventShape:
+    """An event for `--json`."""
+    same = ("type", "queue", "event_id", "task_id", "task_type", "attempt", "worker_id", "detail")
+    return EventShape(at=at(event.ts_ms), **{name: getattr(event, name) for name in same})
+
+
+def gap_shape(queue: str, missing: int | None) -> EventShape:
+    """A gap in a queue's events for `--json`; None where the log was lost and has begun anew."""
+    return EventShape(type=GAP, queue=queue, missing=missing)
+
+
+def action_shape(entry: AuditEntry) -> ActionShape:
+    """An operator's action for `--json`."""
+    same = ("action", "target", "queue", "actor", "reason", "count", "request", "entry")
+    return ActionShape(at=at(entry.ts_ms), **{name: getattr(entry, name) for name in same})

@@ -1,0 +1,106 @@
+"""The periodic tasks that Redis knows, and what operators do to them: safe to send again, and audited."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from dtq_engine.errors import InvalidTransition, PeriodicNotFound
+from dtq_engine.ids import new_id, new_token
+from dtq_engine.model import Receipt, SubmitOutcome
+from dtq_engine.periodic import Definition, PeriodicTask
+from dtq_engine.store.base import Base
+from dtq_engine.store.inspect import Inspect
+from dtq_engine.store.records import encode_new
+from dtq_engine.store.replies import members, pairs
+
+
+class Periodic:
+    """Listing, pausing, resuming and triggering periodic tasks."""
+
+    def __init__(self, base: Base, inspect: Inspect) -> None:
+        self._base = base
+        self._inspect = inspect
+
+    def list(self) -> "list[PeriodicTask]":
+        """All of all queues, by name; those that were removed from the code are shown for a day.
+
+        What a newer release has written and cannot be read here is left out.
+        """
+        queues = sorted(self._inspect.queues())
+        replies = self._base.connection.pipeline([("SMEMBERS", self._base.keys.periodic(queue)) for queue in queues])
+        places = [(queue, name) for queue, reply in zip(queues, replies, strict=True) for name in members(reply)]
+        return sorted(self._read(places), key=lambda each: (each.name, each.removed_ms or 0, each.queue))
+
+    def get(self, name: str) -> PeriodicTask:
+        """One by its name, rather one that was not removed. Raises PeriodicNotFound."""
+        found = self._read([(queue, name) for queue in sorted(self._inspect.queues())])
+        if not found:
+            raise PeriodicNotFound(f"There is no periodic task {name}: see which there are with `dtq periodic list`.")
+        return min(found, key=lambda each: each.removed_ms or 0)
+
+    def pause(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
+        """Let its ticks pass without a task. Raises PeriodicNotFound, InvalidTransition if it was removed."""
+        self._hold(self.get(name), True, request or new_token(), actor, reason)
+
+    def resume(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
+        """Let it run again from its next tick on. Raises PeriodicNotFound, InvalidTransition if it was removed."""
+        self._hold(self.get(name), False, request or new_token(), actor, reason)
+
+    def trigger(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> Receipt:
+        """Submit its task now, out of turn, even while it is paused; whatever the depth of its queue.
+
+        Raises PeriodicNotFound, InvalidTransition if it was removed, and MemoryFull.
+        """
+        found = self.get(name)
+        task = encode_new(found.definition.task(new_id()), None)
+        args = (request or new_token(), actor, reason, name, *task)
+        answer = self._answer(found, self._base.run("trigger", found.queue, *args))
+        return Receipt(answer.partition(":")[2], found.queue, SubmitOutcome.NEW)
+
+    def _hold(self, found: PeriodicTask, pauses: bool, request: str, actor: str, reason: str) -> None:
+        self._answer(found, self._base.run("hold", found.queue, request, actor, reason, found.name, int(pauses)))
+
+    def _answer(self, found: PeriodicTask, reply: bytes) -> str:
+        answer = reply.decode()
+        if answer == "missing":
+            raise PeriodicNotFound(f"The periodic task {found.name} has just gone: nothing was done.")
+        if answer == "removed":
+            raise InvalidTransition(
+                f"The periodic task {found.name} was removed from the code: start a worker that has it, or submit a "
+                f"{found.definition.type} by hand."
+            )
+        return answer
+
+    def _read(self, places: Sequence[tuple[str, str]]) -> Sequence[PeriodicTask]:
+        keys = [self._base.keys.periodic_task(queue, name) for queue, name in places]
+        found = [decode(pairs(reply)) for reply in self._base.connection.pipeline([("HGETALL", key) for key in keys])]
+        return [each for each in found if each is not None]
+
+
+def decode(fields: Mapping[bytes, bytes]) -> PeriodicTask | None:
+    """A periodic task from its fields; None if there are none, or they cannot be read."""
+    try:
+        note = _NOTE.decode(fields[b"paused"]) if b"paused" in fields else None
+        return PeriodicTask(
+            definition=_DEFINITION.decode(fields[b"definition"]),
+            digest=fields[b"digest"].decode(),
+            at_ms=int(fields[b"at"]),
+            last_ms=int(fields[b"last"]) if b"last" in fields else None,
+            last_task=fields[b"task"].decode() if b"task" in fields else None,
+            paused_ms=None if note is None else round(note.since),
+            paused_by="" if note is None else note.by,
+            pause_reason="" if note is None else note.reason,
+            removed_ms=int(fields[b"removed"]) if b"removed" in fields else None,
+        )
+    except (msgspec.MsgspecError, KeyError, ValueError):
+        return None
+
+
+class _Note(msgspec.Struct):
+    by: str
+    reason: str
+    since: float
+
+
+_NOTE = msgspec.json.Decoder(_Note)
+_DEFINITION = msgspec.json.Decoder(Definition)

@@ -1,0 +1,89 @@
+"""Runs what is due and moves the time, for one test."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from dtq_engine.engine import Dtq
+from dtq_engine.testing.clock import Clock
+from dtq_engine.testing.due import WORKER, Due
+from dtq_engine.testing.errors import KitMisused, RunawayTasks
+from dtq_engine.testing.handler_loop import HandlerLoop
+from dtq_engine.testing.run import Ran, Run, is_within_run
+from dtq_engine.testing.worker_hooks import WorkerHooks
+
+
+class Runner:
+    """The one worker that a test has; it works only while it is told to.
+
+    `limit` bounds the executions of a call, and `raises` says whether the first failure ends it with HandlerFailed.
+    """
+
+    def __init__(self, app: Dtq, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._loop = HandlerLoop()
+        self._hooks = WorkerHooks(app, WORKER, self._loop)
+        self._due = Due(app, clock, self._hooks.failures)
+        self._runs: list[Run] = []
+
+    def run(self, limit: int, *, raises: bool, crashes: bool = False) -> list[Ran]:
+        """Run what is due until nothing is; with `crashes` no outcome is recorded."""
+        __tracebackhide__ = True
+        with self._begin(limit, raises=raises, crashes=crashes) as run:
+            run.go(self._loop)
+        return run.ran
+
+    async def run_async(self, limit: int, *, raises: bool) -> list[Ran]:
+        """The same on the running event loop."""
+        __tracebackhide__ = True
+        with self._begin(limit, raises=raises) as run:
+            await run.go_async()
+        return run.ran
+
+    def run_to_end(self, limit: int, *, raises: bool) -> list[Ran]:
+        """Run, and move the time to what is due next, in turns, until nothing waits."""
+        __tracebackhide__ = True
+        ran = self.run(limit, raises=raises)
+        for _ in range(limit):
+            wait_ms = self._due.next_in_ms()
+            if wait_ms is None:
+                return ran
+            self.move(wait_ms)
+            ran += self.run(limit - len(ran), raises=raises)
+        raise RunawayTasks(f"The clock was moved {limit} times and tasks still wait: stop the one that never ends.")
+
+    def run_through(self, ms: int, limit: int, *, raises: bool) -> None:
+        """Move the time, running each task as it becomes due."""
+        __tracebackhide__ = True
+        while (wait_ms := self._due.next_in_ms()) is not None and wait_ms < ms:
+            step_ms = max(1, wait_ms)
+            self.move(step_ms)
+            ms -= step_ms
+            limit -= len(self.run(limit, raises=raises))
+        self.move(ms)
+        self.run(limit, raises=raises)
+
+    def move(self, ms: int) -> None:
+        """Move the time: what is due becomes available, and what runs may be late."""
+        self._clock.advance(self._app.store, ms)
+        for run in list(self._runs):
+            run.beat()
+        self._due.pass_time()
+
+    def close(self) -> None:
+        """End as a worker ends."""
+        self._hooks.end()
+        self._loop.close()
+
+    @contextmanager
+    def _begin(self, limit: int, *, raises: bool, crashes: bool = False) -> Generator[Run]:
+        if is_within_run(self._clock):
+            raise KitMisused("A task cannot run the others: what it submits runs after it.")
+        self._hooks.begin()
+        run = Run(self._app, self._due, self._clock, limit=limit, raise_failures=raises, crashes=crashes)
+        self._runs.append(run)
+        try:
+            with run.open():
+                yield run
+        finally:
+            self._runs.remove(run)

@@ -1,0 +1,65 @@
+"""Calling a handler: its arguments read, the app's hooks around it, its result written."""
+
+from functools import partial
+from typing import Any
+
+from dtq_engine import crash
+from dtq_engine.errors import InvalidTask, NotJson, PermanentError
+from dtq_engine.model import Returned
+from dtq_engine.registry import Registry
+from dtq_engine.worker import outcomes
+from dtq_engine.worker.execution import Execution
+
+
+class BadResult(PermanentError):
+    """Raised when a handler returned what JSON cannot hold."""
+
+
+class Calls:
+    """Calls the handlers of one registry; up to `max_result_bytes` of a result are kept whole.
+
+    Hooks wrap all of it, so that they see payloads and results that will not do as well.
+    """
+
+    def __init__(self, registry: Registry, max_result_bytes: int) -> None:
+        self._registry = registry
+        self._max_result_bytes = max_result_bytes
+
+    def run(self, execution: Execution) -> Returned:
+        """Call a sync handler; raises what it raises, or a hook, and BadPayload and BadResult."""
+        context, hooks = execution.context, self._registry.hooks
+        if hooks.sync_task and context is not None:
+            return hooks.run(context, partial(self._call, execution))
+        return self._call(execution)
+
+    async def run_async(self, execution: Execution) -> Returned:
+        """The same for an async handler."""
+        context, hooks = execution.context, self._registry.hooks
+        if hooks.task and context is not None:
+            return await hooks.run_async(context, partial(self._call_async, execution))
+        return await self._call_async(execution)
+
+    def _call(self, execution: Execution) -> Returned:
+        return self._returned(execution, execution.handler.fn(*_context(execution), **_arguments(execution)))
+
+    async def _call_async(self, execution: Execution) -> Returned:
+        return self._returned(execution, await execution.handler.fn(*_context(execution), **_arguments(execution)))
+
+    def _returned(self, execution: Execution, value: object) -> Returned:
+        try:
+            encoded = execution.handler.encode_result(value)
+        except NotJson as error:
+            raise BadResult(f"the result of the task {execution.claim.type} is not JSON: {error}") from error
+        return outcomes.returned(execution.claim, encoded, self._max_result_bytes)
+
+
+def _context(execution: Execution) -> tuple[Any, ...]:
+    return (execution.context,) if execution.handler.takes_context else ()
+
+
+def _arguments(execution: Execution) -> dict[str, Any]:
+    crash.at("before-handler")
+    try:
+        return execution.handler.bind_payload(execution.claim.payload)
+    except (InvalidTask, NotJson) as error:
+        raise outcomes.BadPayload(f"the payload does not fit the task {execution.claim.type}: {error}") from error

@@ -1,0 +1,195 @@
+"""The processes in which a worker runs the handlers that ask for one: started when needed, kept warm, ended in time."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dtq_engine.errors import ConfigurationError
+from dtq_engine.model import Outcome
+from dtq_engine.worker import outcomes
+from dtq_engine.worker.execution import Cause, Execution
+from dtq_engine.worker.messages import Begun, Ended, FromChild, Ready, Unfit, Welcome
+from dtq_engine.worker.nursery import Nursery
+from dtq_engine.worker.offspring import Offspring
+from dtq_engine.worker.orders import Orders
+from dtq_engine.worker.spawn import Death
+
+log = logging.getLogger("dtq.worker")
+
+End = Callable[[Execution, Outcome, BaseException | None], None]
+
+AFTER_ERROR_S = 0.5
+STOP_S = 0.15
+
+
+class Children:
+    """At most `most` processes, and the executions that wait for one.
+
+    One thread owns them all; what other threads want of it is put into a queue. `end` hears of each execution's end,
+    with the error where that was not judged in the process already.
+    """
+
+    def __init__(self, make_welcome: Callable[[], Welcome], most: int, end: End) -> None:
+        self._make_welcome = make_welcome
+        self._most = most
+        self._end = end
+        self._waiting: deque[Execution] = deque()
+        self._orders = Orders()
+        self._nursery = Nursery(self._orders, self._heard, self._buried)
+        self._stopping = False
+        self._over = False
+        self._thread = threading.Thread(target=self._work, name="dtq-children", daemon=True)
+        self._thread.start()
+
+    def run(self, executions: Sequence[Execution]) -> None:
+        """Run these, each as soon as there is a process for it."""
+        self._orders.put(partial(self._queue, executions))
+
+    def interrupt(self, execution: Execution) -> None:
+        """End an execution for the cause that it carries."""
+        self._orders.put(partial(self._interrupt, execution))
+
+    def announce_stop(self) -> None:
+        """Let handlers know that the worker shuts down."""
+        self._orders.put(self._announce_stop)
+
+    def stop(self) -> None:
+        """Kill what runs, and wait for that, but not for long."""
+        self._orders.put(self._stop)
+        self._thread.join(STOP_S)
+
+    def _work(self) -> None:
+        while not self._over or self._nursery.all:
+            try:
+                self._nursery.wait()
+                self._assign()
+            except Exception:
+                log.exception("the keeper of the processes failed and goes on")
+                time.sleep(AFTER_ERROR_S)
+        self._nursery.close()
+        self._orders.close()
+
+    # What is asked for.
+
+    def _queue(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            if execution.cause is None:
+                self._waiting.append(execution)
+            else:
+                self._end(execution, outcomes.gave_way(execution, execution.cause), None)
+
+    def _interrupt(self, execution: Execution) -> None:
+        assert execution.cause is not None
+        for child in self._nursery.all:
+            if child.execution is execution:
+                child.interrupt(execution.cause)
+                return
+        if execution in self._waiting:
+            # Whatever is being started for it will be there for others.
+            self._waiting.remove(execution)
+            self._end(execution, outcomes.gave_way(execution, execution.cause), None)
+
+    def _announce_stop(self) -> None:
+        self._stopping = True
+        for child in self._nursery.all:
+            if child.execution is not None:
+                child.announce_stop()
+
+    def _stop(self) -> None:
+        self._over = True
+        self._waiting.clear()
+        self._nursery.kill_all()
+
+    # Giving out work.
+
+    def _assign(self) -> None:
+        while self._waiting and (child := self._fit(self._waiting[0])) is not None:
+            child.give(self._waiting.popleft(), stopping=self._stopping)
+        starting = sum(1 for each in self._nursery.here if not each.ready)
+        for _ in range(len(self._waiting) - starting):
+            if not self._make_room() or not self._start():
+                break
+
+    def _fit(self, execution: Execution) -> Offspring | None:
+        """The process that was used last of those that suit, so that what is too many gets old."""
+        idle = [each for each in self._nursery.here if each.is_idle and each.suits(execution.handler)]
+        return max(idle, key=lambda each: each.idle_since, default=None)
+
+    def _make_room(self) -> bool:
+        here = self._nursery.here
+        if len(here) < self._most:
+            return True
+        worn = next((each for each in here if each.is_idle), None)
+        if worn is not None:
+            worn.leave()
+        return worn is not None
+
+    def _start(self) -> bool:
+        try:
+            child = Offspring(self._make_welcome())
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._nursery.take_in(child)
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        """No process could be made: that is the error of the task that has waited longest, which is tried again."""
+        if self._waiting:
+            execution = self._waiting.popleft()
+            self._end(execution, outcomes.raised(execution, error), error)
+
+    # What comes of it.
+
+    def _heard(self, child: Offspring, message: FromChild) -> None:
+        match message:
+            case Ready(rss_kib):
+                child.rest(rss_kib)
+            case Begun():
+                child.begun = True
+            case Ended():
+                self._ended(child, message)
+            case Unfit(problem):
+                child.leaving = True
+                self._fail(ConfigurationError([problem]))
+
+    def _ended(self, child: Offspring, message: Ended) -> None:
+        execution = child.execution
+        if execution is None:  # it was killed a moment ago
+            return
+        child.tasks += 1
+        child.rest(message.rss_kib)
+        # One that was interrupted may be left in any state.
+        if child.interrupted or not child.suits(execution.handler):
+            child.leave()
+        self._end(execution, _outcome(execution, message), None)
+
+    def _buried(self, child: Offspring, death: Death) -> None:
+        if child.execution is not None:
+            self._orphaned(child.execution, child, death)
+        elif not child.leaving and child.ready:
+            log.warning("process %d, which ran no task, %s", child.process.pid, death)
+        elif not child.leaving:
+            self._fail(child.died(death))
+
+    def _orphaned(self, execution: Execution, child: Offspring, death: Death) -> None:
+        if execution.cause is not None:
+            self._end(execution, outcomes.gave_way(execution, execution.cause), None)
+        elif not child.begun and child.tasks:
+            # It died while it was idle, or at once after: no attempt of this task.
+            self._waiting.appendleft(execution)
+        else:
+            error = child.died(death)
+            self._end(execution, outcomes.raised(execution, error), error)
+
+
+def _outcome(execution: Execution, message: Ended) -> Outcome:
+    """What a process says of an execution, as far as it counts: nothing does that comes after the deadline."""
+    cause, outcome = execution.cause, message.outcome
+    if cause is not None and (outcome is None or cause is Cause.TIMEOUT):
+        return outcomes.gave_way(execution, cause)
+    assert outcome is not None
+    return outcomes.brought(execution, outcome)

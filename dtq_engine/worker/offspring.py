@@ -1,0 +1,114 @@
+"""One process that runs handlers, as its worker sees it."""
+
+import math
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dtq_engine.errors import ProcessDied
+from dtq_engine.registry import Handler
+from dtq_engine.worker.execution import Cause, Execution
+from dtq_engine.worker.messages import FromChild, Interrupt, Job, Leave, Stopping, Welcome
+from dtq_engine.worker.spawn import Death, Spawned
+
+START_S = 60.0
+LEAVE_S = 5.0
+# From being told to being cancelled, for a handler that looks at `ctx.cancelled`; from there to being killed.
+NOTICE_S = 1.0
+GRACE_S = 1.0
+# A worker that leaves has no more time.
+LAST_GRACE_S = 0.15
+
+
+class Offspring:
+    """It imports the app, then runs one execution at a time, then leaves; `kill_at` is when the present step is over.
+
+    `tasks` and `rss_kib` say how worn it is. It is `deaf` once nothing can be said to it any more, and will be dead
+    in a moment. Raises OSError if it cannot be started.
+    """
+
+    def __init__(self, welcome: Welcome) -> None:
+        self.process: Spawned[FromChild] = Spawned("child", welcome, FromChild, leashed=True)
+        self.execution: Execution | None = None
+        self.kill_at = time.monotonic() + START_S
+        self.idle_since = math.inf
+        self.tasks = 0
+        self.rss_kib = 0
+        self.ready = False
+        self.begun = False
+        self.interrupted = False
+        self.leaving = False
+        self.deaf = False
+        self._oom_kills = oom_kills()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.ready and self.execution is None and not self.leaving and not self.deaf
+
+    def suits(self, handler: Handler) -> bool:
+        """Whether it is not too worn for this handler."""
+        return handler.isolation is not None and handler.isolation.suits(self.tasks, self.rss_kib)
+
+    def rest(self, rss_kib: int) -> None:
+        """It is free, and uses so much memory."""
+        self.ready, self.execution, self.rss_kib = True, None, rss_kib
+        self.kill_at, self.idle_since = math.inf, time.monotonic()
+
+    def give(self, execution: Execution, *, stopping: bool) -> None:
+        """Have it run this."""
+        self.execution, self.begun = execution, False
+        self._oom_kills = oom_kills()
+        self._send(Job(replace(execution.claim, token="", entry=""), stopping))
+
+    def interrupt(self, cause: Cause) -> None:
+        """End the handler in it, and with that it: gently at first, unless it was told before."""
+        handler = None if self.execution is None else self.execution.handler
+        notice_s = NOTICE_S if cause is Cause.CANCEL and handler is not None and handler.takes_context else 0.0
+        grace_s = LAST_GRACE_S if cause is Cause.SHUTDOWN else GRACE_S
+        self.interrupted = True
+        self.kill_at = min(self.kill_at, time.monotonic() + notice_s + grace_s)
+        self._send(Interrupt(cause.name, notice_s))
+
+    def announce_stop(self) -> None:
+        """Let the handler know that the worker shuts down."""
+        self._send(Stopping())
+
+    def leave(self) -> None:
+        """Have it end."""
+        self.leaving = True
+        self.kill_at = time.monotonic() + LEAVE_S
+        self._send(Leave())
+
+    def died(self, death: Death) -> ProcessDied:
+        """What is said of its death to whoever waited for it."""
+        step = "before the handler was done" if self.begun else "before it came to the handler"
+        peak = f"{'at most ' if death.peak_kib <= death.floor_kib else ''}{round(death.peak_kib / 1024)} MiB"
+        hint = ""
+        if death.signal == "SIGKILL" and oom_kills() > self._oom_kills:
+            hint = "; the kernel has killed a process since then because memory ran out: give it more, or it less to do"
+        return ProcessDied(
+            f"The process that ran the task {death} {step}; the most memory it used was {peak}{hint}.",
+            exit_code=None if death.signal else death.code,
+            signal=death.signal,
+            peak_rss_kib=death.peak_kib,
+        )
+
+    def _send(self, message: Job | Interrupt | Stopping | Leave) -> None:
+        try:
+            self.process.wire.send(message)
+        except OSError:
+            # Dead, or stopped, or stuck with the rest of a message in its ear.
+            self.process.kill()
+
+
+def oom_kills() -> int:
+    """How many processes this system's kernel has killed for want of memory; 0 where it does not say."""
+    with suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return 0

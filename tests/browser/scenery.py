@@ -1,0 +1,180 @@
+"""A deployment as people on call meet it: a few queues, workers, and tasks at every point of their lives."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dtq_engine.model import AttemptError, Block, Cancel, Claim, DeadLetter, Reschedule, Succeed, WorkerInfo
+from dtq_engine.store import Store
+from tests.store.hand import Hand
+from tests.support.clock import Clock
+
+BEGAN_S = 3 * 3600
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/app/shop/tasks.py", line 41, in send_receipt
+    gateway.deliver(message, timeout=10)
+  File "/app/shop/gateway.py", line 88, in deliver
+    raise TimeoutError(f"smtp.example.org: timed out after {timeout} s")
+TimeoutError: smtp.example.org: timed out after 10 s
+"""
+
+TYPES = {
+    "mail": ("email.receipt", "email.newsletter", "email.reset"),
+    "reports": ("reports.build", "reports.monthly"),
+    "images": ("images.resize", "images.strip"),
+    "default": ("search.index", "cache.warm"),
+}
+
+
+class Scenery:
+    """Furnishes a deployment by the calls that producers, workers and operators make, at times of its own."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._numbers = 0
+        for queue in TYPES:
+            store.workers.register_queue(queue)
+        clock.advance(-BEGAN_S)
+        self._passed_s = 0.0
+        self._hands = {
+            queue: Hand(store, f"web-{at}.worker.3f9c{at}", types, queue)
+            for at, (queue, types) in enumerate(TYPES.items(), 1)
+        }
+
+    def furnish(self) -> None:
+        """All of it; it ends at the present."""
+        for round_ in range(12):
+            self._busy_round(round_)
+            self._pass(600)
+        self._troubles()
+        self._pass(BEGAN_S - self._passed_s - 240)
+        self._present()
+        self._pass(BEGAN_S - self._passed_s)
+        self._people()
+        self._workers()
+
+    def _pass(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+        self._passed_s += seconds
+
+    def _id(self, name: str) -> str:
+        self._numbers += 1
+        return f"01K9T{self._numbers:05d}{abs(hash(name)) % 10**6:06d}RCX7Q2MZ"[:26]
+
+    def _submit(self, queue: str, type: str, **fields: Any) -> str:
+        task_id = self._id(type)
+        body = {"account": 4711 + self._numbers, "month": "2026-10", "notify": True, "tags": ["billing", "eu"]}
+        payload = json.dumps(fields.pop("payload", body)).encode()
+        self._hands[queue].submit(task_id, type=type, payload=payload, **fields)
+        return task_id
+
+    def _fail(self, claim: Claim, message: str, type: str = "TimeoutError") -> AttemptError:
+        now_ms = claim.started_ms + 10_000
+        return AttemptError(type, message, TRACEBACK, claim.attempt, claim.worker, claim.started_ms, now_ms)
+
+    def _busy_round(self, round_: int) -> None:
+        for queue, types in TYPES.items():
+            for at, type in enumerate(types):
+                for _ in range(2 + (round_ + at) % 3):
+                    self._submit(queue, type)
+            self._pass(1.5 + round_ % 4)
+            claims = self._hands[queue].claim()
+            self._pass(0.4 + (round_ % 3) * 2.1)
+            self._hands[queue].end_all(claims, Succeed(b'{"sent":true,"bytes":18231}'))
+
+    def _troubles(self) -> None:
+        mail, reports = self._hands["mail"], self._hands["reports"]
+        for at in range(9):
+            self._submit("mail", "email.receipt")
+            claim = mail.claim_one()
+            self._pass(10)
+            error = self._fail(claim, "smtp.example.org: timed out after 10 s")
+            mail.end(claim, Reschedule(error, 5000))
+            self._pass(6)
+            self.store.schedule.promote("mail")
+            claim = mail.claim_one()
+            self._pass(10)
+            mail.end(claim, DeadLetter(self._fail(claim, "smtp.example.org: timed out after 10 s"), "max_attempts"))
+            self._pass(20 + at)
+        for message in ("no account 4750: it was closed", "no account 4760: it was closed"):
+            self._submit("reports", "reports.build")
+            claim = reports.claim_one()
+            self._pass(2)
+            reports.end(claim, DeadLetter(self._fail(claim, message, "LookupError"), "permanent"))
+        self._submit("reports", "reports.monthly")
+        reports.end(claim := reports.claim_one(), Cancel(self._fail(claim, "asked to stop", "Cancelled")))
+
+    def _present(self) -> None:
+        for at in range(14):
+            self._submit("mail", "email.newsletter", priority=2 if at % 5 else 7)
+        for type in ("email.reset", "email.receipt"):
+            self._submit("mail", type, priority=9)
+        mail = self._hands["mail"]
+        for claim in mail.claim(3)[:2]:
+            mail.end(claim, Reschedule(self._fail(claim, "421 too many connections", "SMTPError"), 900_000))
+        self._submit("images", "images.resize")
+        self._hands["images"].claim(1)
+        self._submit("reports", "reports.monthly", payload=_REPORT)
+        self._hands["reports"].claim(1)
+        for hours in (1, 5, 20):
+            self._submit("reports", "reports.monthly", delay_ms=hours * 3_600_000 + 400_000)
+        self._submit("default", "search.index")
+        default = self._hands["default"]
+        default.end(default.claim_one(), Block("unknown_task_type:search.index"))
+        for _ in range(6):
+            self._submit("images", "images.strip")
+
+    def _people(self) -> None:
+        letters = self.store.inspect.dead_letters(queue="mail", limit=2).items
+        self.store.control.requeue(letters[1].task_id, queue="mail", actor="ada", reason="the gateway is back")
+        self.store.control.pause("images", actor="grace", reason="moving the bucket, ask Grace", for_ms=5_400_000)
+
+    def _workers(self) -> None:
+        now_ms = self.store.now_ms()
+        for info in _workers(now_ms):
+            self.store.workers.beat(info, 3600)
+
+
+_REPORT = {
+    "account": 4711,
+    "range": {"from": "2026-10-01", "to": "2026-10-31", "zone": "Europe/Berlin"},
+    "columns": ["date", "orders", "revenue", "returns"],
+    "recipients": [{"name": "Ada L.", "email": "ada@example.org"}, {"name": "Grace H.", "email": "grace@example.org"}],
+    "draft": False,
+    "note": None,
+}
+
+
+def _workers(now_ms: int) -> Sequence[WorkerInfo]:
+    mail = WorkerInfo(
+        id="web-1.worker.3f9c1",
+        host="web-1",
+        pid=4121,
+        queues=("mail", "default"),
+        concurrency=10,
+        release="v214",
+        types=(*TYPES["mail"], *TYPES["default"]),
+        in_flight=1,
+        state="running",
+        started_ms=now_ms - 86_400_000,
+        seen_ms=now_ms - 2000,
+        finished=18_204,
+    )
+    reports = replace(
+        mail, id="web-2.worker.3f9c2", host="web-2", queues=("reports",), types=TYPES["reports"], finished=611
+    )
+    images = replace(
+        mail,
+        id="web-3.worker.3f9c3",
+        host="web-3",
+        queues=("images",),
+        types=TYPES["images"],
+        state="draining",
+        release="v213",
+        seen_ms=now_ms - 21_000,
+        finished=9102,
+    )
+    return mail, reports, images

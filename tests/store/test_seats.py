@@ -1,0 +1,32 @@
+"""How many sockets one process opens, and what becomes of calls that wait for one."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import redis
+
+from dtq_engine.connection import connect
+from tests.support.servers import plain
+
+
+def test_no_more_sockets_are_opened_than_the_settings_allow(own_server, settings):
+    connection = connect(replace(settings, redis_url=own_server.url, redis_connections=3))
+    with redis.Redis.from_url(plain(own_server.url), protocol=2) as client, ThreadPoolExecutor(20) as threads:
+        slow = "local n = 0; for i = 1, 1e5 do n = n + i end"
+        calls = [threads.submit(connection.call, "EVAL", slow, 0) for _ in range(50)]
+        calls += [threads.submit(connection.pipeline, [("PING",)] * 10) for _ in range(200)]
+        most = 0
+        while not all(call.done() for call in calls):
+            most = max(most, len(client.client_list()) - 1)
+        assert [call.exception() for call in calls] == [None] * len(calls)
+    connection.close()
+    assert 1 <= most <= 3
+
+
+def test_who_waits_while_others_are_answered_is_not_told_that_redis_is_away(settings, monkeypatch):
+    monkeypatch.setattr("dtq_engine.connection.SEAT_S", 0.05)
+    connection = connect(replace(settings, redis_connections=1))
+    with ThreadPoolExecutor(20) as threads:
+        calls = [threads.submit(connection.once, "PING") for _ in range(500)]
+        assert {call.result() for call in calls} == {b"PONG"}
+    connection.close()

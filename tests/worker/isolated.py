@@ -1,0 +1,266 @@
+"""Tasks that run in processes of their own, in a module that such a process can import."""
+
+import asyncio
+import contextvars
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dtq_engine import Dtq, PermanentError, ProcessDied, Retry, Snooze, TaskContext
+
+app = Dtq()
+
+
+class Quota(Exception):
+    """An error with more to it than its text."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("over quota")
+        self.wait_s = wait_s
+
+
+def after_quota(error: BaseException, attempt: int) -> float | None:
+    """Whether to try again: this looks at the error itself."""
+    if isinstance(error, ProcessDied):
+        return None if error.signal == "SIGABRT" and error.peak_rss_kib > 0 else 0
+    return error.wait_s if isinstance(error, Quota) and attempt == 1 else None
+
+
+def mark(path: str, text: str = "") -> None:
+    """Leave a line in a file."""
+    with Path(path).open("a") as file:
+        file.write(f"{text}\n")
+
+
+@app.task("pid", process=True)
+def pid() -> int:
+    return os.getpid()
+
+
+@app.task("pid.async", process=True)
+async def pid_async(ctx: TaskContext) -> list[Any]:
+    await asyncio.sleep(0.01)
+    return [os.getpid(), ctx.attempt]
+
+
+@app.task("context", process=True)
+def context(ctx: TaskContext, text: str) -> dict[str, Any]:
+    return {
+        "task_id": ctx.task_id,
+        "queue": ctx.queue,
+        "type": ctx.type,
+        "attempt": ctx.attempt,
+        "max_attempts": ctx.max_attempts,
+        "fence": ctx.fence,
+        "headers": dict(ctx.headers),
+        "worker_id": ctx.worker_id,
+        "deadline": ctx.deadline.timestamp(),
+        "cancelled": ctx.cancelled,
+        "stopping": ctx.stopping,
+        "text": text,
+    }
+
+
+@app.task("thread")
+def thread() -> bool:
+    return "dtq_engine.worker.children" in sys.modules
+
+
+@app.task("fail", process=True, max_attempts=1)
+def fail(kind: str) -> object:
+    match kind:
+        case "value":
+            raise ValueError("no such address")
+        case "permanent":
+            raise PermanentError("never")
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "cancelled":
+            raise asyncio.CancelledError
+        case _:
+            return {"a": object()}
+
+
+@app.task("fail.async", process=True, max_attempts=1)
+async def fail_async(kind: str) -> object:
+    return fail(kind)
+
+
+@app.task("listed", process=True, permanent=(ValueError, ProcessDied))
+def listed(how: str) -> None:
+    if how == "die":
+        os._exit(1)
+    raise UnicodeError("a kind of ValueError")
+
+
+@app.task("quota", process=True, retry=after_quota)
+def quota(ctx: TaskContext, how: str) -> int:
+    if how == "die":
+        os.abort()
+    if how == "hang":
+        time.sleep(60)
+    if ctx.attempt == 1:
+        raise Quota(0.3)
+    return ctx.attempt
+
+
+@app.task("again", process=True)
+def again(ctx: TaskContext, how: str, path: str) -> int:
+    if not Path(path).exists():
+        Path(path).touch()
+        raise Retry(0.1) if how == "retry" else Snooze(0.1)
+    return ctx.attempt
+
+
+@app.task("big", process=True)
+def big(size: int) -> str:
+    return "x" * size
+
+
+@app.task("die", process=True)
+def die(ctx: TaskContext, how: str) -> int:
+    if ctx.attempt == 1:
+        if how == "exit":
+            os._exit(7)
+        if how == "fork":
+            # A process that it leaves behind holds the connection open.
+            if os.fork() == 0:
+                time.sleep(60)
+            os._exit(7)
+        os.kill(os.getpid(), signal.Signals[how])
+        time.sleep(60)
+    return ctx.attempt
+
+
+@app.task("hungry", process=True, max_attempts=1)
+def hungry(cgroup: str, mib: int) -> int:
+    (Path(cgroup) / "cgroup.procs").write_text(str(os.getpid()))
+    return len(bytearray(os.urandom(1) * (mib * 1_048_576)))
+
+
+@app.task("stubborn", process=True, max_attempts=1)
+def stubborn(path: str) -> None:
+    ignore_signals()
+    mark(path, str(os.getpid()))
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:  # nothing stops it from within
+            continue
+
+
+@app.task("deafen", process=True)
+def deafen() -> int:
+    ignore_signals()
+    return os.getpid()
+
+
+def ignore_signals() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@app.task("native", process=True, max_attempts=1)
+def native(path: str) -> None:
+    # A process of its own, and code that holds the interpreter's lock.
+    helper = subprocess.Popen(["sleep", "60"])
+    mark(path, f"{os.getpid()} {helper.pid}")
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@app.task("sleepy", process=True)
+def sleepy(path: str, seconds: float) -> str:
+    mark(path, str(os.getpid()))
+    try:
+        time.sleep(seconds)
+    finally:
+        mark(path, "cleaned")
+    return "slept"
+
+
+@app.task("sleepy.async", process=True)
+async def sleepy_async(path: str, seconds: float) -> str:
+    mark(path, str(os.getpid()))
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        mark(path, "cleaned")
+    return "slept"
+
+
+@app.task("patient", process=True)
+def patient(ctx: TaskContext, path: str) -> str:
+    mark(path, str(os.getpid()))
+    while not (ctx.cancelled or ctx.stopping):
+        time.sleep(0.01)
+    return "cancelled" if ctx.cancelled else "stopping"
+
+
+@app.task("twice", process=True, max_tasks=2)
+def twice() -> int:
+    return os.getpid()
+
+
+@app.task("leak", process=True, max_memory_mb=100)
+def leak(mib: int) -> int:
+    kept.append(bytearray(b"x" * (mib * 1_048_576)))
+    return os.getpid()
+
+
+kept: list[bytearray] = []
+
+
+@app.task("tiny", process=True, max_memory_mb=1)
+def tiny() -> int:
+    return os.getpid()
+
+
+@app.task("parent", process=True)
+def parent() -> str:
+    return pid.submit().id
+
+
+@app.task("remember", process=True)
+def remember(value: int) -> int:
+    earlier = remembered.get()
+    remembered.set(value)
+    return earlier
+
+
+@app.task("remember.async", process=True)
+async def remember_async(value: int) -> int:
+    return remember(value)
+
+
+remembered = contextvars.ContextVar("remembered", default=0)
+
+
+@app.task("talk", process=True)
+def talk() -> None:
+    print("said to stdout")
+    print("said to stderr", file=sys.stderr)
+    logging.getLogger("shop").warning("said to the log")
+
+
+@app.task("wrapped", process=True)
+def wrapped(ctx: TaskContext) -> int:
+    return around[ctx.task_id]
+
+
+around: dict[str, int] = {}
+
+
+@app.around_task
+def keep_pid(ctx: TaskContext) -> Iterator[None]:
+    around[ctx.task_id] = os.getpid()
+    yield
+    del around[ctx.task_id]

@@ -1,0 +1,621 @@
+"""`process=True`: handlers in processes of their own, which can be killed, and whose death costs nobody else."""
+
+import gc
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtq_engine import ConfigurationError, Dtq, InvalidHandler, Settings, Task, TaskStatus
+from dtq_engine.worker import Worker, nursery, offspring
+from tests.support.environ import environ_of
+from tests.support.waiting import wait_until
+from tests.worker import isolated
+from tests.worker.processes import ROOT, WorkerProcess, children_of, is_alive
+
+Ended = Callable[..., Task]
+Start = Callable[..., Worker]
+Spawn = Callable[..., WorkerProcess]
+Living = Callable[[], list[int]]
+
+# Until a process is started, the app imported and the task done, on a busy machine.
+COLD_S = 20
+
+
+@pytest.fixture
+def app(quick: Settings) -> Iterator[Dtq]:
+    """The app with tasks that run in processes, on the test's server."""
+    isolated.app.configure(quick)
+    yield isolated.app
+    isolated.app.close()
+
+
+@pytest.fixture
+def living(quick: Settings) -> Callable[[], list[int]]:
+    """The ids of the processes that this test's workers have started and that live."""
+    before = children_of(os.getpid())
+    return lambda: [pid for pid in children_of(os.getpid()) if pid not in before]
+
+
+@pytest.fixture
+def run(start: Start, app: Dtq) -> Callable[..., Any]:
+    """Run a task on a worker of two slots, and give its result."""
+    started: list[Worker] = []
+
+    def run(task: Any, *args: object, **kwargs: object) -> Any:
+        if not started:
+            started.append(start(worker_concurrency=2))
+        return task.submit(*args, **kwargs).result(timeout=COLD_S)
+
+    return run
+
+
+def lines(path: Path) -> list[str]:
+    """What a handler has left in a file."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def first_line(path: Path) -> str:
+    """The first line in a file, waited for."""
+    return wait_until(lambda: lines(path), COLD_S)[0]
+
+
+# What runs there is a task like any other.
+
+
+@pytest.mark.drains
+def test_handlers_run_one_after_the_other_in_a_process_that_is_kept_warm(run: Any) -> None:
+    pids = {run(isolated.pid) for _ in range(3)}
+    assert len(pids) == 1
+    assert pids != {os.getpid()}
+    assert run(isolated.pid_async) == [*pids, 1]
+
+
+@pytest.mark.drains
+def test_tasks_run_beside_each_other_in_as_many_processes_as_there_are_slots(
+    app: Dtq, start: Start, tmp_path: Path, living: Living
+) -> None:
+    handles = [isolated.sleepy.submit(str(tmp_path / str(number)), 0.3) for number in range(6)]
+    start(worker_concurrency=2)
+    assert {handle.result(timeout=COLD_S) for handle in handles} == {"slept"}
+    assert len({first_line(tmp_path / str(number)) for number in range(6)}) == 2
+    assert len(living()) >= 2
+
+
+@pytest.mark.drains
+def test_a_handler_finds_in_its_context_what_it_would_find_in_a_thread(app: Dtq, start: Start) -> None:
+    handle = isolated.context.options(headers={"trace": "t1"}, max_attempts=4, timeout=30, priority=7).submit("ä\n")
+    worker = start()
+    found = handle.result(timeout=COLD_S)
+    task = app.store.inspect.get(handle.id)
+    assert task.deadline_ms is not None
+    assert found == {
+        "task_id": handle.id,
+        "queue": "default",
+        "type": "context",
+        "attempt": 1,
+        "max_attempts": 4,
+        "fence": task.fence,
+        "headers": {"trace": "t1"},
+        "worker_id": worker.id,
+        "deadline": task.deadline_ms / 1000,
+        "cancelled": False,
+        "stopping": False,
+        "text": "ä\n",
+    }
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("name", ["fail", "fail.async"])
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        ("value", "ValueError", "no such address"),
+        ("permanent", "PermanentError", "never"),
+        ("exit", "SystemExit", "3"),
+        ("interrupt", "KeyboardInterrupt", ""),
+        ("cancelled", "CancelledError", ""),
+        ("json", "BadResult", "the result of the task"),
+    ],
+)
+def test_an_error_comes_back_as_type_message_and_traceback_and_the_process_lives_on(
+    app: Dtq, start: Start, ended: Ended, name: str, kind: str, error: str, message: str, living: Living
+) -> None:
+    handle = app.named(name).submit(kind=kind)
+    start(worker_concurrency=1)
+    task = ended(handle, COLD_S)
+    (found,) = task.errors
+    assert (task.status, found.type) == (TaskStatus.DEAD_LETTERED, error)
+    assert found.message.startswith(message)
+    assert "isolated.py" in found.traceback or kind == "json"
+    assert found.started_ms <= found.ended_ms
+    (child,) = living()
+    assert isolated.pid.submit().result(timeout=5) == child
+
+
+@pytest.mark.drains
+def test_a_payload_that_does_not_fit_is_refused_as_anywhere(app: Dtq, start: Start, ended: Ended) -> None:
+    task = Dtq(app.settings).named("big").prepare(size="many")
+    handle = app.submit(task)
+    start()
+    assert (found := ended(handle, COLD_S)).reason == "permanent"
+    assert found.errors[0].type == "BadPayload"
+
+
+@pytest.mark.drains
+def test_permanent_is_judged_where_the_exception_is_real_and_for_a_death_in_the_worker(
+    app: Dtq, start: Start, ended: Ended
+) -> None:
+    handles = [isolated.listed.submit(how) for how in ("raise", "die")]
+    start()
+    tasks = [ended(handle, COLD_S) for handle in handles]
+    assert [(task.reason, task.attempt) for task in tasks] == [("permanent", 1)] * 2
+    assert [task.errors[0].type for task in tasks] == ["UnicodeError", "ProcessDied"]
+
+
+@pytest.mark.drains
+def test_a_retry_callback_gets_the_exception_itself_and_for_a_death_what_is_known_of_it(
+    app: Dtq, start: Start, ended: Ended
+) -> None:
+    raising, dying = isolated.quota.submit("raise"), isolated.quota.submit("die")
+    hanging = isolated.quota.options(timeout=1.0, max_attempts=3).submit("hang")
+    start(worker_concurrency=1)
+    assert raising.result(timeout=COLD_S) == 2
+    assert ended(dying, COLD_S).reason == "permanent"
+    task = ended(hanging, COLD_S)
+    assert (task.reason, task.errors[0].type) == ("permanent", "TimedOut")
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize(("how", "attempt"), [("retry", 2), ("snooze", 1)])
+def test_a_handler_may_ask_for_another_time(run: Any, tmp_path: Path, how: str, attempt: int) -> None:
+    assert run(isolated.again, how, str(tmp_path / "asked")) == attempt
+
+
+@pytest.mark.drains
+def test_results_of_megabytes_come_back_whole_if_they_may_be_kept(app: Dtq, quick: Settings, start: Start) -> None:
+    size = 2 * 1_048_576 - 2
+    app.configure(replace(quick, result_max_bytes=size + 2))
+    handles = [isolated.big.submit(size) for _ in range(3)]
+    start(result_max_bytes=size + 2)
+    assert {len(handle.result(timeout=COLD_S)) for handle in handles} == {size}
+    assert app.store.inspect.get(handles[0].id).result_truncated is False
+
+
+@pytest.mark.drains
+def test_of_larger_results_only_a_preview_leaves_the_process(app: Dtq, start: Start, ended: Ended) -> None:
+    handle = isolated.big.submit(50_000_000)
+    start()
+    task = ended(handle, COLD_S)
+    assert (task.result_truncated, task.result_size) == (True, 50_000_002)
+
+
+@pytest.mark.drains
+def test_a_handler_may_submit_tasks_where_its_worker_finds_them(app: Dtq, run: Any, living: Living) -> None:
+    inner = run(isolated.parent)
+    assert app.handle(inner).result(timeout=COLD_S) in living()
+
+
+@pytest.mark.drains
+def test_hooks_around_tasks_run_in_the_process(run: Any) -> None:
+    assert run(isolated.wrapped) == run(isolated.pid)
+
+
+@pytest.mark.drains
+def test_what_a_handler_prints_and_logs_goes_where_its_worker_prints_and_logs(app: Dtq, spawn: Spawn) -> None:
+    process = spawn("from tests.worker.isolated import app", log_json=True)
+    isolated.talk.submit().result(timeout=COLD_S)
+    wait_until(lambda: "said to the log" in process.log)
+    assert "said to stdout\n" in process.log
+    assert "said to stderr\n" in process.log
+    (line,) = [json.loads(each) for each in process.log.splitlines() if "said to the log" in each]
+    (child,) = process.children
+    assert (line["level"], line["logger"], line["process"]) == ("WARNING", "shop", f"pid {child}")
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("task", [isolated.remember, isolated.remember_async])
+def test_no_task_sees_the_context_variables_of_the_one_before_it(run: Any, task: Any) -> None:
+    assert [run(task, value) for value in (1, 2)] == [0, 0]
+
+
+# Dying.
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("SIGKILL", "was killed by SIGKILL before the handler was done"),
+        ("SIGSEGV", "was killed by SIGSEGV before the handler was done"),
+        ("exit", "ended with exit code 7 before the handler was done"),
+        ("fork", "ended with exit code 7 before the handler was done"),
+    ],
+)
+def test_a_process_that_dies_is_reported_with_how_and_the_task_is_tried_again(
+    app: Dtq, start: Start, ended: Ended, how: str, said: str
+) -> None:
+    handle = isolated.die.submit(how)
+    start()
+    assert handle.result(timeout=COLD_S) == 2
+    (error,) = ended(handle).errors
+    assert error.type == "ProcessDied"
+    assert said in error.message
+    assert " MiB" in error.message
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A group of processes that gets 64 MiB of memory; needs root, and a kernel that lets it."""
+    roots = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
+    group = next((root / f"dtq-{os.getpid()}" for root in roots if (root / "cgroup.procs").exists()), None)
+    if group is None:
+        pytest.skip("no memory cgroup is mounted")
+    try:
+        group.mkdir()
+        limit = next(group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists())
+        limit.write_text(str(64 * 1_048_576))
+    except (OSError, StopIteration) as error:
+        with suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"memory cgroups cannot be made here: {error}")
+    yield group
+    wait_until(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+@pytest.mark.drains
+def test_a_process_that_the_kernel_kills_for_its_memory_is_reported_as_that_with_its_peak(
+    app: Dtq, start: Start, ended: Ended, cgroup: Path
+) -> None:
+    handle = isolated.hungry.submit(str(cgroup), 400)
+    start()
+    (error,) = ended(handle, COLD_S).errors
+    assert error.type == "ProcessDied"
+    assert "was killed by SIGKILL" in error.message
+    assert "because memory ran out" in error.message
+    assert " MiB" in error.message
+
+
+@pytest.mark.drains
+def test_a_process_that_dies_while_it_is_idle_costs_no_attempt(app: Dtq, start: Start, ended: Ended) -> None:
+    start(worker_concurrency=1)
+    first = isolated.pid.submit().result(timeout=COLD_S)
+    os.kill(first, signal.SIGKILL)
+    handle = isolated.pid_async.submit()
+    second, attempt = handle.result(timeout=COLD_S)
+    assert (second != first, attempt, ended(handle).errors) == (True, 1, ())
+
+
+@pytest.mark.drains
+def test_an_app_that_can_no_longer_be_imported_fails_tasks_with_the_reason(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
+) -> None:
+    spawn("from tests.worker.isolated import app")
+    (tmp_path / "jobs.py").write_text("raise RuntimeError('broken since')")
+    handle = isolated.pid.options(max_attempts=2).submit()
+    task = ended(handle, COLD_S)
+    assert [error.type for error in task.errors] == ["ConfigurationError"] * 2
+    assert "broken since" in task.errors[0].message
+
+
+@pytest.mark.drains
+def test_an_app_whose_import_ends_the_process_fails_tasks_with_its_death(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
+) -> None:
+    spawn("from tests.worker.isolated import app")
+    (tmp_path / "jobs.py").write_text("import os; os._exit(9)")
+    task = ended(isolated.pid.options(max_attempts=2).submit(), COLD_S)
+    assert [error.type for error in task.errors] == ["ProcessDied"] * 2
+    assert "ended with exit code 9 before it came to the handler" in task.errors[0].message
+
+
+# Being ended.
+
+
+@pytest.mark.drains
+def test_a_handler_that_ignores_everything_is_killed_at_its_timeout(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path
+) -> None:
+    start(worker_concurrency=1)
+    isolated.pid.submit().result(timeout=COLD_S)
+    before = time.monotonic()
+    task = ended(isolated.stubborn.options(timeout=0.5).submit(str(tmp_path / "pid")))
+    assert time.monotonic() - before < 0.5 + offspring.GRACE_S + 1
+    assert (task.status, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
+    assert not is_alive(int(first_line(tmp_path / "pid")))
+    assert isolated.pid.submit().result(timeout=COLD_S)
+
+
+@pytest.mark.drains
+def test_native_code_that_holds_the_lock_is_killed_at_its_timeout_with_what_it_started(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path
+) -> None:
+    start(worker_concurrency=1)
+    isolated.pid.submit().result(timeout=COLD_S)
+    task = ended(isolated.native.options(timeout=0.5).submit(str(tmp_path / "pids")))
+    assert task.errors[0].type == "TimedOut"
+    pids = [int(each) for each in first_line(tmp_path / "pids").split()]
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("name", ["sleepy", "sleepy.async"])
+def test_a_handler_cleans_up_at_its_timeout(app: Dtq, start: Start, ended: Ended, tmp_path: Path, name: str) -> None:
+    start(worker_concurrency=1)
+    isolated.pid.submit().result(timeout=COLD_S)
+    before = time.monotonic()
+    handle = app.named(name).options(timeout=0.3, max_attempts=1).submit(path=str(tmp_path / "notes"), seconds=60)
+    assert ended(handle).errors[0].type == "TimedOut"
+    assert time.monotonic() - before < 0.3 + offspring.GRACE_S
+    assert lines(tmp_path / "notes")[1:] == ["cleaned"]
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("name", ["sleepy", "sleepy.async"])
+def test_a_cancel_ends_the_handler(app: Dtq, start: Start, ended: Ended, tmp_path: Path, name: str) -> None:
+    handle = app.named(name).submit(path=str(tmp_path / "notes"), seconds=60)
+    start(worker_concurrency=1)
+    child = int(first_line(tmp_path / "notes"))
+    handle.cancel()
+    assert ended(handle).status is TaskStatus.CANCELLED
+    assert lines(tmp_path / "notes")[1:] == ["cleaned"]
+    # An interrupt may have left anything half done in it.
+    wait_until(lambda: not is_alive(child))
+
+
+@pytest.mark.drains
+def test_what_a_handler_made_of_the_signals_does_not_last(run: Any, ended: Ended, tmp_path: Path) -> None:
+    child = run(isolated.deafen)
+    handle = isolated.sleepy.submit(str(tmp_path / "notes"), 60)
+    assert first_line(tmp_path / "notes") == str(child)
+    handle.cancel()
+    assert ended(handle).status is TaskStatus.CANCELLED
+    assert lines(tmp_path / "notes")[1:] == ["cleaned"]
+
+
+@pytest.mark.drains
+def test_a_cancel_ends_what_ignores_it(app: Dtq, start: Start, ended: Ended, tmp_path: Path) -> None:
+    handle = isolated.stubborn.submit(str(tmp_path / "pid"))
+    start(worker_concurrency=1)
+    child = int(first_line(tmp_path / "pid"))
+    handle.cancel()
+    assert ended(handle).status is TaskStatus.CANCELLED
+    assert not is_alive(child)
+
+
+@pytest.mark.drains
+def test_a_handler_that_looks_is_told_of_its_cancel_and_may_still_return(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path
+) -> None:
+    handle = isolated.patient.submit(str(tmp_path / "pid"))
+    start(worker_concurrency=1)
+    first_line(tmp_path / "pid")
+    handle.cancel()
+    task = ended(handle)
+    assert (task.status, handle.result(timeout=1)) == (TaskStatus.SUCCEEDED, "cancelled")
+
+
+@pytest.mark.drains
+def test_a_timeout_that_is_shorter_than_a_start_leaves_a_warm_process_for_the_next_attempt(
+    app: Dtq, start: Start, ended: Ended, living: Living
+) -> None:
+    handle = isolated.pid.options(timeout=0.05, max_attempts=100).submit()
+    start(worker_concurrency=1)
+    assert handle.result(timeout=COLD_S)
+    assert {error.type for error in ended(handle).errors} == {"TimedOut"}
+    assert len(living()) == 1
+
+
+def test_a_stranger_that_signals_every_process_does_not_stop_a_handler(app: Dtq, start: Start, tmp_path: Path) -> None:
+    handle = isolated.sleepy.submit(str(tmp_path / "notes"), 0.5)
+    start(worker_concurrency=1)
+    child = int(first_line(tmp_path / "notes"))
+    os.kill(child, signal.SIGTERM)
+    os.kill(child, signal.SIGINT)
+    assert handle.result(timeout=5) == "slept"
+
+
+# The end of the worker.
+
+
+@pytest.mark.drains
+def test_a_worker_that_stops_lets_handlers_finish_and_tells_those_that_look(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
+) -> None:
+    process = spawn("from tests.worker.isolated import app", drain_timeout_s=5)
+    slow = isolated.sleepy.submit(str(tmp_path / "a"), 1.0)
+    looking = isolated.patient.submit(str(tmp_path / "b"))
+    first_line(tmp_path / "a"), first_line(tmp_path / "b")
+    members = process.children
+    before = time.monotonic()
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert time.monotonic() - before < 2
+    assert ended(slow).status is TaskStatus.SUCCEEDED
+    assert looking.result(timeout=1) == "stopping"
+    wait_until(lambda: not any(is_alive(pid) for pid in members), 1)
+
+
+@pytest.mark.parametrize("to_all", [False, True])
+@pytest.mark.parametrize("name", ["sleepy", "sleepy.async", "stubborn"])
+def test_what_outlasts_the_drain_is_killed_and_given_back_with_its_attempt(
+    app: Dtq, spawn: Spawn, tmp_path: Path, name: str, to_all: bool
+) -> None:
+    process = spawn("from tests.worker.isolated import app", drain_timeout_s=0.5)
+    arguments: dict[str, Any] = {"path": str(tmp_path / "notes")} | ({} if name == "stubborn" else {"seconds": 60})
+    handle = app.named(name).options(max_attempts=2).submit(**arguments)
+    child = int(first_line(tmp_path / "notes"))
+    before = time.monotonic()
+    process.signal(signal.SIGTERM)
+    if to_all:
+        os.kill(child, signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert time.monotonic() - before < 1.5
+    task = app.store.inspect.get(handle.id)
+    assert (task.status, task.attempt, task.errors) == (TaskStatus.QUEUED, 0, ())
+    wait_until(lambda: not is_alive(child), 1)
+    handle.cancel()
+
+
+@pytest.mark.parametrize("name", ["sleepy", "stubborn", "native"])
+def test_a_worker_that_is_killed_leaves_no_handler_running(app: Dtq, spawn: Spawn, tmp_path: Path, name: str) -> None:
+    process = spawn("from tests.worker.isolated import app")
+    arguments: dict[str, Any] = {"path": str(tmp_path / "pids")} | ({"seconds": 60} if name == "sleepy" else {})
+    handle = app.named(name).submit(**arguments)
+    pids = [int(each) for each in first_line(tmp_path / "pids").split()]
+    process.kill()
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), 1)
+    handle.cancel()
+
+
+# Wear and tear.
+
+
+@pytest.mark.drains
+def test_a_process_is_replaced_after_max_tasks(run: Any) -> None:
+    pids = [run(isolated.twice) for _ in range(5)]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 1]
+
+
+@pytest.mark.drains
+def test_a_process_that_has_run_enough_for_one_type_still_serves_another(run: Any) -> None:
+    pids = [run(isolated.pid) for _ in range(3)]
+    assert run(isolated.twice) not in pids
+
+
+@pytest.mark.drains
+def test_a_process_is_replaced_when_it_holds_more_than_max_memory(run: Any) -> None:
+    small, large, after = run(isolated.leak, 1), run(isolated.leak, 120), run(isolated.leak, 1)
+    assert small == large != after
+
+
+@pytest.mark.drains
+def test_a_process_that_is_born_too_large_runs_one_task(run: Any) -> None:
+    assert len({run(isolated.tiny) for _ in range(2)}) == 2
+
+
+@pytest.mark.drains
+def test_idle_processes_go_after_a_while(app: Dtq, run: Any, monkeypatch: pytest.MonkeyPatch, living: Living) -> None:
+    monkeypatch.setattr(nursery, "IDLE_S", 0.5)
+    child = run(isolated.pid)
+    wait_until(lambda: not is_alive(child))
+    wait_until(lambda: living() == [])
+    assert run(isolated.pid) != child
+
+
+@pytest.mark.drains
+@pytest.mark.timeout(180)
+def test_a_thousand_tasks_leak_no_memory_no_files_and_no_processes(app: Dtq, start: Start, living: Living) -> None:
+    worker = start(worker_concurrency=4)
+
+    def do(count: int) -> tuple[int, int]:
+        """Run so many, some of which wear their process out; the open files and the memory after it."""
+        tasks = [(isolated.pid if each % 100 else isolated.twice).prepare() for each in range(count)]
+        for handle in app.submit_many(tasks):
+            handle.result(timeout=90)  # type: ignore[union-attr]
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return len(list(Path("/proc/self/fd").iterdir())), pages * resource.getpagesize()
+
+    files_before, memory_before = do(100)
+    files, memory = do(1000)
+    assert files <= files_before + 4 * 2  # two for each process, of which there may be more at this moment
+    assert memory < memory_before + 16 * 1_048_576
+    assert len(living()) <= 4 + 1
+    worker.stop()
+    assert worker.join(10) == 0
+    assert living() == []
+
+
+@pytest.mark.drains
+def test_tasks_that_need_no_process_pay_for_none(app: Dtq, spawn: Spawn) -> None:
+    process = spawn("from tests.worker.isolated import app")
+    assert isolated.thread.submit().result(timeout=COLD_S) is False
+    assert process.children == []
+
+
+# Registering.
+
+
+def at_the_top() -> None: ...
+
+
+def test_a_function_that_another_process_could_not_import_is_refused_with_what_to_do(app: Dtq) -> None:
+    app = Dtq()
+
+    def within() -> None: ...
+
+    for fn in (within, lambda: None):
+        with pytest.raises(InvalidHandler, match="define it at the top of a module"):
+            app.task("within", process=True)(fn)
+    app.task("within", process=True)(at_the_top)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"process": 1}, "process must be True or False"),
+        ({"max_tasks": 3}, "give process=True as well"),
+        ({"max_memory_mb": 3}, "give process=True as well"),
+        ({"process": True, "max_tasks": 0}, "max_tasks must be a whole number from 1"),
+        ({"process": True, "max_tasks": True}, "max_tasks must be a whole number from 1"),
+        ({"process": True, "max_memory_mb": 0.5}, "max_memory_mb must be a whole number from 1"),
+    ],
+)
+def test_wrong_options_are_refused_with_what_is_right(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidHandler, match=sentence):
+        Dtq().task("work", **options)
+
+
+def test_one_function_cannot_be_registered_with_and_without_a_process() -> None:
+    app = Dtq()
+    app.task("work")(at_the_top)
+    with pytest.raises(InvalidHandler, match="is taken"):
+        app.task("work", process=True)(at_the_top)
+
+
+def test_a_worker_whose_app_no_process_could_find_does_not_start(quick: Settings) -> None:
+    hidden = Dtq(quick)
+    hidden.task("work", process=True)(at_the_top)
+    with pytest.raises(ConfigurationError, match="set tasks"):
+        Worker(hidden, quick).start()
+
+
+SCRIPT = """
+from dtq_engine import Dtq
+from dtq_engine.worker import serve
+
+app = Dtq()
+
+@app.task("work", process=True)
+def work() -> int:
+    return 1
+
+if __name__ == "__main__":
+    print("submitted", work.submit().id)
+    serve(app, app.settings)
+"""
+
+
+def test_a_script_may_submit_its_own_tasks_but_not_run_them_in_processes(
+    app: Dtq, quick: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environ = environ_of(quick) | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert "submitted" in done.stdout
+    assert done.returncode == 2
+    assert "move them into a module" in done.stderr
+    assert "Traceback" not in done.stderr
+    app.handle(done.stdout.split()[1]).cancel()

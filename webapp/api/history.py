@@ -1,0 +1,106 @@
+"""What happened: task events and operators' actions, newest first."""
+
+import base64
+import heapq
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+from flask import Blueprint, Response
+
+from dtq_engine import InvalidCursor
+from dtq_engine.operator_shapes import EventShape, action_shape, event_shape
+from webapp.answers import reply
+from webapp.api import paging
+from webapp.api.endpoint import Operation, endpoint
+from webapp.api.requests import AuditQuery, EventsQuery
+from webapp.api.responses import ActionPage, EventPage
+from webapp.roles import Role
+from webapp.state import web
+
+blueprint = Blueprint("history", __name__)
+
+ROW_BUDGET = 2000
+"""How many events one page may look at; a filter that matches less often gives short pages."""
+
+T = TypeVar("T")
+
+_ENTRY = re.compile(r"[0-9]{1,19}-[0-9]{1,19}").fullmatch
+_NOT_OURS = "This cursor is not one of ours: start again without it."
+
+
+@blueprint.get("/events")
+@endpoint(
+    Operation(
+        summary="What happened to tasks, newest first",
+        roles=(Role.VIEWER,),
+        query=EventsQuery,
+        answers={200: EventPage},
+        problems=("INVALID_CURSOR",),
+    )
+)
+def events(query: EventsQuery) -> Response:
+    """Events that match all filters, as far back as the log reaches."""
+    store = web().app.store
+    marks = _read(query.cursor, int, lambda mark: 0 < mark < 2**63)
+    sources = [store.events.newest(queue, marks.get(queue)) for queue in _queues(query.queue)]
+    found, looked = list[EventShape](), 0
+    for event in heapq.merge(*sources, key=lambda event: -event.ts_ms):
+        marks[event.queue], looked = event.event_id, looked + 1
+        if query.type in {None, event.type} and query.task_id in {None, event.task_id}:
+            found.append(event_shape(event))
+        if len(found) == query.limit or looked == ROW_BUDGET:
+            break
+    else:
+        return reply(EventPage(events=found, cursor=None))
+    cursor = _written(marks)
+    return reply(EventPage(events=found, cursor=cursor), headers=paging.link(cursor))
+
+
+@blueprint.get("/audit")
+@endpoint(
+    Operation(
+        summary="What operators did, newest first",
+        roles=(Role.OPERATOR,),
+        query=AuditQuery,
+        answers={200: ActionPage},
+        problems=("INVALID_CURSOR",),
+    )
+)
+def audit(query: AuditQuery) -> Response:
+    """Actions on queues and their tasks, as far back as the log reaches."""
+    store = web().app.store
+    marks = _read(query.cursor, str, lambda mark: _ENTRY(mark) is not None)
+    sources = [store.events.audit(queue, query.limit + 1, marks.get(queue)) for queue in _queues(query.queue)]
+    merged = list(islice(heapq.merge(*sources, key=lambda entry: -entry.ts_ms), query.limit + 1))
+    page = merged[: query.limit]
+    marks |= {entry.queue: entry.entry for entry in page}
+    cursor = _written(marks) if len(merged) > query.limit else None
+    return reply(
+        ActionPage(actions=[action_shape(entry) for entry in page], cursor=cursor), headers=paging.link(cursor)
+    )
+
+
+def _queues(queue: str | None) -> Iterable[str]:
+    return web().app.store.inspect.queues() if queue is None else [queue]
+
+
+def _written(marks: Mapping[str, T]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(marks)).decode().rstrip("=")
+
+
+def _read(cursor: str | None, kind: type[T], fits: Callable[[T], bool]) -> dict[str, T]:
+    """How far each queue was read. Raises InvalidCursor."""
+    if cursor is None:
+        return {}
+    try:
+        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        found = msgspec.json.decode(data, type=dict[str, Any])
+        marks: dict[str, T] = {queue: msgspec.convert(mark, kind) for queue, mark in found.items()}
+    except (ValueError, msgspec.MsgspecError):
+        raise InvalidCursor(_NOT_OURS) from None
+    if not all(map(fits, marks.values())):
+        raise InvalidCursor(_NOT_OURS)
+    return marks

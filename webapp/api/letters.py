@@ -1,0 +1,174 @@
+"""Dead letters: listing them, giving them a new life, discarding them."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from flask import Blueprint, Response
+
+from dtq_engine import (
+    DeadLetterEntry,
+    DtqError,
+    IdempotencyConflict,
+    InvalidTransition,
+    NewerRecord,
+    RedisDamaged,
+    TaskNotFound,
+)
+from dtq_engine.shapes import DeadLetterShape, dead_letter_shape
+from webapp.actions import doer
+from webapp.answers import reply
+from webapp.api import paging
+from webapp.api.endpoint import Operation, endpoint
+from webapp.api.requests import LettersBody, LettersQuery, PlaceQuery, ReasonBody
+from webapp.api.responses import BulkAnswer, DeadLetterPage, Refusal, VerbAnswer
+from webapp.api.waits import checked
+from webapp.errors import problem_of
+from webapp.problems import Problem
+from webapp.readers import sees_payloads
+from webapp.roles import Role
+from webapp.state import web
+
+blueprint = Blueprint("letters", __name__)
+
+ROW_BUDGET = 1000
+"""How many letters one page may look at; a filter that matches less often gives short pages."""
+
+PATIENCE_S = 20.0
+"""How long one call goes on: routers cut requests that take much longer."""
+
+MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_RECORD")
+
+Act = Callable[[str, str], None]
+"""What is done to the task of a letter, by its id and queue."""
+
+
+@blueprint.get("/dlq")
+@endpoint(
+    Operation(
+        summary="List dead letters, newest first",
+        roles=(Role.VIEWER,),
+        query=LettersQuery,
+        answers={200: DeadLetterPage},
+        problems=("INVALID_CURSOR",),
+    )
+)
+def index(query: LettersQuery) -> Response:
+    """Dead letters that match all filters."""
+    found: list[DeadLetterShape] = []
+    cursor, looked = query.cursor, 0
+    while len(found) < query.limit and looked < ROW_BUDGET:
+        page = web().app.store.inspect.dead_letters(queue=query.queue, limit=query.limit - len(found), cursor=cursor)
+        found += [_shape(each) for each in page.items if query.type in {None, each.type}]
+        cursor, looked = page.cursor, looked + max(1, len(page.items))
+        if cursor is None:
+            break
+    return reply(DeadLetterPage(dead_letters=found, cursor=cursor), headers=paging.link(cursor))
+
+
+@blueprint.post("/dlq/<task_id>/requeue")
+@endpoint(
+    Operation(
+        summary="Give a dead task a new life",
+        roles=(Role.OPERATOR,),
+        query=PlaceQuery,
+        body=ReasonBody,
+        body_is_optional=True,
+        answers={200: VerbAnswer},
+        problems=MOVES,
+        example={"reason": "the bug is fixed"},
+    )
+)
+def requeue(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
+    """It waits again, with all its attempts; its history is kept."""
+    web().app.store.control.requeue(checked(task_id), queue=query.queue, **doer(body.reason))
+    return reply(VerbAnswer(id=task_id, outcome="requeued"))
+
+
+@blueprint.post("/dlq/<task_id>/discard")
+@endpoint(
+    Operation(
+        summary="Remove a dead letter for good",
+        roles=(Role.ADMIN,),
+        query=PlaceQuery,
+        body=ReasonBody,
+        body_is_optional=True,
+        answers={200: VerbAnswer},
+        problems=MOVES,
+        example={"reason": "test data"},
+    )
+)
+def discard(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
+    """With all that is known of its task."""
+    web().app.store.control.discard(checked(task_id), queue=query.queue, **doer(body.reason))
+    return reply(VerbAnswer(id=task_id, outcome="discarded"))
+
+
+def _bulk(summary: str, role: Role) -> Operation:
+    return Operation(
+        summary=summary,
+        roles=(role,),
+        body=LettersBody,
+        answers={200: BulkAnswer},
+        example={"queue": "reports", "type": "reports.build", "reason": "the bug is fixed"},
+    )
+
+
+@blueprint.post("/dlq/requeue")
+@endpoint(_bulk("Give dead tasks a new life", Role.OPERATOR))
+def requeue_many(body: LettersBody) -> Response:
+    """Those that match, newest first; call it again while it is not `complete`."""
+
+    def act(task_id: str, queue: str) -> None:
+        web().app.store.control.requeue(task_id, queue=queue, **doer(body.reason))
+
+    return reply(_apply(body, act))
+
+
+@blueprint.post("/dlq/purge")
+@endpoint(_bulk("Remove dead letters for good", Role.ADMIN))
+def purge(body: LettersBody) -> Response:
+    """Those that match, newest first; call it again while it is not `complete`."""
+
+    def act(task_id: str, queue: str) -> None:
+        web().app.store.control.discard(task_id, queue=queue, **doer(body.reason))
+
+    return reply(_apply(body, act))
+
+
+def _apply(body: LettersBody, act: Act) -> BulkAnswer:
+    if body.queue is None and body.type is None and body.all is not True:
+        raise Problem(400, "INVALID_FILTER", "Say which dead letters: give queue or type, or all: true.")
+    done, refused, ends = 0, list[Refusal](), time.monotonic() + PATIENCE_S
+    for letter in _matching(body):
+        if done + len(refused) >= body.limit or time.monotonic() > ends:
+            return BulkAnswer(done=done, refused=refused, complete=False)
+        try:
+            act(letter.task_id, letter.queue)
+            done += 1
+        except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord, RedisDamaged) as error:
+            refused.append(_refusal(letter.task_id, error))
+    return BulkAnswer(done=done, refused=refused, complete=True)
+
+
+def _matching(body: LettersBody) -> Iterator[DeadLetterEntry]:
+    """The letters that match, newest first. One that dies again meanwhile is newer, and so is not met twice."""
+    cursor: str | None = None
+    while True:
+        page = web().app.store.inspect.dead_letters(queue=body.queue, limit=200, cursor=cursor)
+        yield from (letter for letter in page.items if body.type in {None, letter.type})
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _refusal(task_id: str, error: DtqError) -> Refusal:
+    problem = problem_of(error)
+    return Refusal(id=task_id, code=problem.code, detail=problem.detail)
+
+
+def _shape(entry: DeadLetterEntry) -> DeadLetterShape:
+    """A letter as the reader may see it. What an error says may hold what is masked: then only its class is shown."""
+    shape = dead_letter_shape(entry)
+    if not sees_payloads() or web().catalog.redacted(entry.type):
+        shape.error = shape.error.partition(": ")[0]
+    return shape

@@ -1,0 +1,84 @@
+"""What a request says about a task, completed by what its type and the settings say."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UnsetType
+
+from dtq_engine import InvalidTask, NewTask, RetryPolicy, new_id
+from webapp.api.requests import NewTaskBody
+from webapp.state import Web
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def new_task(body: NewTaskBody, here: Web) -> NewTask:
+    """The task that a body asks for. Raises InvalidTask for fields at odds and a payload that does not fit its type."""
+    payload = b"{}" if isinstance(body.payload, UnsetType) else _compact(bytes(body.payload))
+    published = here.catalog.find(body.type)
+    if published is not None and len(payload) <= here.settings.max_payload_bytes:
+        published.check(payload)
+    of_type = here.defaults if published is None else {**here.defaults, **published.defaults}
+    timeout_ms, expires_in_ms = _timeout_ms(body), _ms(body.expires_in_seconds)
+    return NewTask(
+        id=body.id or new_id(),
+        type=body.type,
+        payload=payload,
+        queue=of_type["queue"] if body.queue is None else body.queue,
+        priority=of_type["priority"] if body.priority is None else body.priority,
+        delay_ms=_ms(body.delay_seconds) or 0,
+        run_at_ms=_run_at_ms(body),
+        expires_in_ms=of_type["expires_in_ms"] if expires_in_ms is None else expires_in_ms,
+        timeout_ms=of_type["timeout_ms"] if timeout_ms is None else timeout_ms,
+        retry=_retry(of_type, body.max_attempts),
+        idempotency_key=body.idempotency_key,
+        headers=body.metadata or {},
+        keep_result=of_type["keep_result"],
+        restartable=of_type["restartable"],
+    )
+
+
+def warnings_about(task_type: str, here: Web) -> list[str]:
+    """What whoever submits tasks of a type should know."""
+    published = here.catalog.find(task_type)
+    if published is None:
+        return [f"No living worker knows the type {task_type}: its payload is not checked, and it waits for one."]
+    return [] if published.is_alive else [f"No living worker knows the type {task_type}: it waits for one."]
+
+
+def _retry(of_type: Mapping[str, Any], max_attempts: int | None) -> RetryPolicy:
+    return RetryPolicy(
+        of_type["max_attempts"] if max_attempts is None else max_attempts,
+        of_type["retry_base_delay_ms"],
+        of_type["retry_max_delay_ms"],
+        of_type["retry_jitter"],
+    )
+
+
+def _compact(payload: bytes) -> bytes:
+    """JSON on one line, its numbers digit by digit as they are; what is out of its limits is refused later."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return msgspec.json.format(payload, indent=-1)
+    return payload
+
+
+def _run_at_ms(body: NewTaskBody) -> int | None:
+    if body.run_at is None:
+        return None
+    if body.delay_seconds is not None:
+        raise InvalidTask("run_at", "delay_seconds and run_at exclude each other: give one of them.")
+    return (body.run_at - _EPOCH) // _MILLISECOND
+
+
+def _timeout_ms(body: NewTaskBody) -> int | None:
+    if body.timeout_ms is not None and body.timeout_seconds is not None:
+        raise InvalidTask("timeout_ms", "timeout_ms and timeout_seconds exclude each other: give one of them.")
+    return body.timeout_ms if body.timeout_seconds is None else _ms(body.timeout_seconds)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

@@ -1,0 +1,21 @@
+"""Pages of lists: opaque cursors, and a link to the next page."""
+
+from typing import Any
+
+from flask import request, url_for
+
+from dtq_engine.cursors import packed, unpacked
+
+shown = packed
+"""A cursor as it is answered."""
+
+given = unpacked
+"""The store's cursor of one that was answered."""
+
+
+def link(cursor: str | None) -> dict[str, str]:
+    """The header that leads to the next page, under the same filters; `cursor` as it is answered."""
+    if cursor is None or request.endpoint is None:
+        return {}
+    values: dict[str, Any] = request.args.to_dict() | (request.view_args or {}) | {"cursor": cursor}
+    return {"Link": f'<{url_for(request.endpoint, **values)}>; rel="next"'}

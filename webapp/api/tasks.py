@@ -1,0 +1,142 @@
+"""Tasks: listing, looking at, waiting for, and acting on them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response
+
+from dtq_engine import CancelOutcome, InvalidTransition
+from webapp.actions import Doer, doer
+from webapp.answers import reply
+from webapp.api import paging
+from webapp.api.endpoint import Operation, endpoint
+from webapp.api.requests import PlaceQuery, PriorityBody, ReasonBody, TaskQuery, TasksQuery
+from webapp.api.responses import ResultAnswer, TaskDetail, TaskPage, VerbAnswer
+from webapp.api.views import detail_of, result_of, row_of
+from webapp.api.waits import awaited, checked
+from webapp.roles import Role
+from webapp.state import web
+
+blueprint = Blueprint("tasks", __name__)
+
+NOT_FOUND = ("TASK_NOT_FOUND",)
+MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_RECORD")
+
+
+@blueprint.get("/tasks")
+@endpoint(
+    Operation(
+        summary="List tasks, newest first",
+        roles=(Role.VIEWER,),
+        query=TasksQuery,
+        answers={200: TaskPage},
+        problems=("INVALID_CURSOR",),
+    )
+)
+def index(query: TasksQuery) -> Response:
+    """Tasks that match all filters."""
+    page = web().app.store.inspect.tasks(
+        queue=query.queue,
+        status=query.status,
+        type=query.type,
+        limit=query.limit,
+        cursor=paging.given(query.cursor),
+    )
+    cursor = paging.shown(page.cursor)
+    return reply(TaskPage(tasks=[row_of(task) for task in page.items], cursor=cursor), headers=paging.link(cursor))
+
+
+@blueprint.get("/tasks/<task_id>")
+@endpoint(
+    Operation(
+        summary="Look at a task, or wait for its end",
+        roles=(Role.VIEWER, Role.SUBMIT),
+        query=TaskQuery,
+        answers={200: TaskDetail},
+        problems=(*NOT_FOUND, "TOO_MANY_WAITERS"),
+    )
+)
+def show(task_id: str, query: TaskQuery) -> Response:
+    """The task as it is, at the latest after `wait` seconds, and sooner if it has ended."""
+    return reply(detail_of(awaited(checked(task_id), query.queue, query.wait)))
+
+
+@blueprint.get("/tasks/<task_id>/result")
+@endpoint(
+    Operation(
+        summary="The result of a task",
+        roles=(Role.VIEWER, Role.SUBMIT),
+        query=TaskQuery,
+        answers={200: ResultAnswer, 202: ResultAnswer},
+        problems=(*NOT_FOUND, "TOO_MANY_WAITERS"),
+    )
+)
+def result(task_id: str, query: TaskQuery) -> Response:
+    """200 once the task has ended, however it has; 202 until then."""
+    task = awaited(checked(task_id), query.queue, query.wait)
+    ended = task.status.is_final
+    return reply(result_of(task), status=200 if ended else 202, headers={} if ended else {"Retry-After": "1"})
+
+
+@blueprint.post("/tasks/<task_id>/cancel")
+@endpoint(
+    Operation(
+        summary="Cancel a task",
+        roles=(Role.OPERATOR, Role.SUBMIT),
+        query=PlaceQuery,
+        body=ReasonBody,
+        body_is_optional=True,
+        answers={200: VerbAnswer, 202: VerbAnswer},
+        problems=MOVES,
+        example={"reason": "ordered twice"},
+    )
+)
+def cancel(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
+    """200 if it waited and has ended now; 202 if it runs and its worker was told."""
+    outcome = web().app.store.control.cancel(checked(task_id), queue=query.queue, **doer(body.reason))
+    if outcome is CancelOutcome.FINISHED:
+        raise InvalidTransition(f"Task {task_id} has ended: only one that waits or runs can be cancelled.")
+    return reply(VerbAnswer(id=task_id, outcome=outcome), status=202 if outcome is CancelOutcome.REQUESTED else 200)
+
+
+def _moving(summary: str, body: Any = ReasonBody, example: dict[str, Any] | None = None) -> Operation:
+    return Operation(
+        summary=summary,
+        roles=(Role.OPERATOR,),
+        query=PlaceQuery,
+        body=body,
+        body_is_optional=body is ReasonBody,
+        answers={200: VerbAnswer},
+        problems=MOVES,
+        example=example or {"reason": "the partner is back"},
+    )
+
+
+@blueprint.post("/tasks/<task_id>/run-now")
+@endpoint(_moving("Run a task that waits for its time"))
+def run_now(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
+    """It is available at once."""
+    return _done(task_id, "available", web().app.store.control.run_now, query.queue, doer(body.reason))
+
+
+@blueprint.post("/tasks/<task_id>/requeue")
+@endpoint(_moving("Give a task that ended without success a new life"))
+def requeue(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
+    """It waits again, with all its attempts; its history is kept."""
+    return _done(task_id, "requeued", web().app.store.control.requeue, query.queue, doer(body.reason))
+
+
+@blueprint.post("/tasks/<task_id>/reprioritise")
+@endpoint(_moving("Move a waiting task to another priority", PriorityBody, {"priority": 9}))
+def reprioritise(task_id: str, query: PlaceQuery, body: PriorityBody) -> Response:
+    """It waits among the tasks of that priority."""
+
+    def verb(task_id: str, **how: Any) -> None:
+        web().app.store.control.reprioritise(task_id, body.priority, **how)
+
+    return _done(task_id, "reprioritised", verb, query.queue, doer(body.reason))
+
+
+def _done(task_id: str, outcome: str, verb: Callable[..., None], queue: str | None, who: Doer) -> Response:
+    verb(checked(task_id), queue=queue, **who)
+    return reply(VerbAnswer(id=task_id, outcome=outcome))

@@ -1,0 +1,5 @@
+"""`/ws/events`: what happens, as it happens."""
+
+from webapp.events.views import blueprint
+
+__all__ = ["blueprint"]

@@ -1,0 +1,90 @@
+"""Tasks as rows of a list."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from flask import url_for
+
+from dtq_engine import Task, TaskStatus
+from webapp.masking import hidden
+from webapp.readers import sees_payloads
+from webapp.state import web
+
+MOST_PLACES = 200
+
+Place = tuple[str, str]
+"""The queue and the id of a task."""
+
+
+class Found(Protocol):
+    """What a search of the store finds."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def task_id(self) -> str: ...
+    @property
+    def task(self) -> Task | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task in a list; without a `task` its record is gone or damaged. `moved`: it is no longer what is asked for."""
+
+    queue: str
+    task_id: str
+    task: Task | None
+    moved: bool = False
+
+    @property
+    def place(self) -> str:
+        """What the row's checkbox stands for."""
+        return f"{self.queue}/{self.task_id}"
+
+    @property
+    def url(self) -> str:
+        """The page of the task."""
+        return url_for("pages.task.show", task_id=self.task_id, queue=self.queue)
+
+    @property
+    def error(self) -> str:
+        """How the latest attempt failed, if the task has not succeeded since."""
+        task = self.task
+        if task is None or not task.errors or task.status is TaskStatus.SUCCEEDED:
+            return (task and task.reason) or ""
+        last = task.errors[-1]
+        return f"{last.type}: {last.message}".removesuffix(": ")
+
+
+def seen(task: Task) -> Task:
+    """A task of a list as the reader may see it. Of types with secrets, errors are shown without what they say.
+
+    A list does not read payloads, so that what to mask in an error is not known.
+    """
+    return task if sees_payloads() and not web().catalog.redacted(task.type) else hidden(task)
+
+
+def time_of(task: Task) -> tuple[str, int | None]:
+    """What there is to know about when, by the task's status: a word and an instant."""
+    match task.status:
+        case TaskStatus.PENDING | TaskStatus.RETRYING | TaskStatus.BLOCKED:
+            return "due", task.due_ms
+        case TaskStatus.RUNNING:
+            return "started", task.started_ms
+        case TaskStatus.QUEUED:
+            return "submitted", task.created_ms
+        case _:
+            return "ended", task.finished_ms
+
+
+def row(found: Found, moved: bool = False) -> Row:
+    """A row for the reader."""
+    task = None if found.task is None else seen(found.task)
+    return Row(found.queue, found.task_id, task, moved)
+
+
+def places(written: Iterable[str]) -> Sequence[Place]:
+    """Places as rows name them, at most 200; what is none is left out."""
+    parts = (each.partition("/") for each in written)
+    return [(queue, task_id) for queue, slash, task_id in parts if slash and queue and task_id][:MOST_PLACES]

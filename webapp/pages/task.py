@@ -1,0 +1,144 @@
+"""One task: its story, its payload and result, and what can be done to it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request, url_for
+
+from dtq_engine import InvalidTask, NewTask, Task, TaskStatus, new_id
+from dtq_engine.shapes import raw
+from webapp.api.waits import checked
+from webapp.pages.render import page
+from webapp.pages.notices import back
+from webapp.pages.story import story
+from webapp.pages.tree import Tree
+from webapp.problems import Problem
+from webapp.readers import as_seen
+from webapp.rights import require, who
+from webapp.roles import Role
+from webapp.state import web
+
+blueprint = Blueprint("task", __name__)
+
+EDITED_FROM = "dtq-edited-from"
+"""The header by which a task names the one whose payload was edited."""
+
+AUDIT_LOOK = 300
+"""How many of its queue's latest actions are looked through for those on a task."""
+
+EDITABLE_BYTES = 65_536
+
+CAN: dict[str, frozenset[TaskStatus]] = {
+    "cancel": frozenset({status for status in TaskStatus if not status.is_final}),
+    "run-now": frozenset({TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
+    "reprioritise": frozenset({TaskStatus.QUEUED, TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
+    "requeue": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
+    "discard": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
+}
+"""What can be done to a task, by its status."""
+
+
+@blueprint.get("/tasks/<path:task_id>")
+@require(Role.VIEWER)
+def show(task_id: str) -> Response:
+    """All there is to know about a task."""
+    task = _read(task_id)
+    return page(
+        "task/index.html",
+        live="task/_live.html",
+        task=as_seen(task),
+        place=f"{task.queue}/{task.id}",
+        steps=story(as_seen(task)),
+        payload=Tree.of(as_seen(task).payload),
+        result=_result(as_seen(task)),
+        can=_can(task),
+        edited_from=task.headers.get(EDITED_FROM),
+        audit=_audit(task),
+        edit=_editable(task),
+    )
+
+
+@blueprint.get("/tasks/<path:task_id>/payload.json")
+@require(Role.VIEWER)
+def payload(task_id: str) -> Response:
+    """The payload as it is, as far as the reader may see it."""
+    return Response(bytes(raw(as_seen(_read(task_id)).payload)), content_type="application/json")
+
+
+@blueprint.get("/tasks/<path:task_id>/result.json")
+@require(Role.VIEWER)
+def result(task_id: str) -> Response:
+    """The result as it is kept, as far as the reader may see it."""
+    return Response(bytes(raw(as_seen(_read(task_id)).result)), content_type="application/json")
+
+
+@blueprint.post("/tasks/<path:task_id>/edit")
+@require(Role.OPERATOR)
+def edit(task_id: str) -> Response:
+    """Submit a task like this one with another payload; the old one stays as it is, and the new one names it."""
+    task = _read(task_id)
+    if _secrets(task):
+        raise Problem(409, "HAS_SECRETS", "This payload has values that are shown to nobody: submit the task anew.")
+    new = _edited(task, request.form.get("payload", ""))
+    receipt = web().app.accept(new)
+    return back("edit", to=url_for("pages.task.show", task_id=receipt.id, queue=receipt.queue))
+
+
+def _read(task_id: str) -> Task:
+    return web().app.store.inspect.get(checked(task_id), queue=request.args.get("queue") or None)
+
+
+def _edited(task: Task, text: str) -> NewTask:
+    try:
+        payload = msgspec.json.format(text.encode(), indent=-1)
+        msgspec.json.decode(payload, type=dict[str, Any])
+    except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidTask("payload", f"The payload must be a JSON object, and is not: {error}.") from None
+    if (published := web().catalog.find(task.type)) is not None:
+        published.check(payload)
+    return NewTask(
+        id=new_id(),
+        type=task.type,
+        payload=payload,
+        queue=task.queue,
+        priority=task.priority,
+        timeout_ms=task.timeout_ms,
+        retry=replace(task.retry),
+        headers={**task.headers, EDITED_FROM: task.id},
+    )
+
+
+def _secrets(task: Task) -> bool:
+    return as_seen(task).payload != task.payload
+
+
+def _can(task: Task) -> Collection[str]:
+    """What the reader may do to the task as it is."""
+    verbs = {verb for verb, statuses in CAN.items() if task.status in statuses}
+    if not who().holds(Role.ADMIN):
+        verbs.discard("discard")
+    return verbs if who().holds(Role.OPERATOR) else set()
+
+
+def _editable(task: Task) -> str | None:
+    """The payload as text to edit; None where that cannot be."""
+    wanted = who().holds(Role.OPERATOR) and task.status in CAN["requeue"]
+    if not wanted or _secrets(task) or len(task.payload) > EDITABLE_BYTES:
+        return None
+    try:
+        return msgspec.json.format(task.payload, indent=2).decode()
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _result(task: Task) -> Tree | None:
+    return None if task.result is None else Tree.of(task.result)
+
+
+def _audit(task: Task) -> Sequence[Any]:
+    if not who().holds(Role.OPERATOR):
+        return ()
+    latest = web().app.store.events.audit(task.queue, AUDIT_LOOK)
+    return [entry for entry in latest if entry.target == task.id][:20]

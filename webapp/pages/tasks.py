@@ -1,0 +1,88 @@
+"""The list of tasks: what is asked for is in the address, and rows stay where they are until they are let go."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flask import Blueprint, Response, request, url_for
+
+from dtq_engine import QueueStats, TaskStatus
+from webapp.api import paging
+from webapp.pages.query import EXAMPLE, LONGEST, TaskQuery
+from webapp.pages.render import page
+from webapp.pages.rows import Row, places, row, seen, time_of
+from webapp.rights import require
+from webapp.roles import Role
+from webapp.state import web
+
+blueprint = Blueprint("tasks", __name__)
+
+LIMIT = 50
+BUDGET = 1000
+"""How many tasks one page looks at; a filter that fits fewer goes on by a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a page shows: its rows, how many newer ones there are, and where the next page begins."""
+
+    rows: Sequence[Row]
+    newer: int
+    cursor: str | None
+    looked: int
+
+    @property
+    def shown(self) -> str:
+        """The places of the rows, for when they are asked for again."""
+        return " ".join(each.place for each in self.rows)
+
+
+@blueprint.get("/tasks")
+@require(Role.VIEWER)
+def index() -> Response:
+    """Tasks that match the query line, newest first."""
+    query = TaskQuery.read(request.args.get("q", ""))
+    cursor = request.args.get("cursor")
+    listing = _listing(query, cursor)
+    queues = web().app.store.inspect.queues()
+    counted = [query.queue] if query.queue in queues else queues
+    return page(
+        "tasks/index.html",
+        live="tasks/_list.html",
+        query=query,
+        typed=request.args.get("q", "")[:LONGEST],
+        example=EXAMPLE,
+        listing=listing,
+        cursor=cursor,
+        counts=_counts(web().app.store.stats.queues([each for each in counted if each])),
+        queues=queues,
+        time_of=time_of,
+        link=lambda word, value: url_for("pages.tasks.index", q=query.with_word(word, value)),
+        next_url=listing.cursor and url_for("pages.tasks.index", q=query.line, cursor=listing.cursor),
+    )
+
+
+def _listing(query: TaskQuery, cursor: str | None) -> Listing:
+    store = web().app.store
+    since_ms = 0 if query.since_s is None else store.now_ms() - query.since_s * 1000
+    found = store.search.tasks(
+        queue=query.queue,
+        status=query.status,
+        condition=(lambda task: query.matches(seen(task))) if query.is_selective else None,
+        since_ms=since_ms,
+        limit=LIMIT,
+        budget=BUDGET,
+        cursor=paging.given(cursor),
+    )
+    now = [row(each) for each in found.rows]
+    rows, newer = now, 0
+    if before := places(request.args.get("shown", "").split(" ")):
+        known = set(before)
+        newer = 0 if cursor else sum((each.queue, each.task_id) not in known for each in now)
+        rows = [row(each, each.task is None or not query.matches(seen(each.task))) for each in store.search.rows(before)]
+    return Listing(rows, newer, paging.shown(found.cursor), found.looked)
+
+
+def _counts(stats: Sequence[QueueStats]) -> dict[TaskStatus, int]:
+    """How many tasks there are of each status, in the order of a task's life."""
+    names = {TaskStatus.QUEUED: "waiting", TaskStatus.PENDING: "delayed"}
+    return {status: sum(getattr(each, names.get(status, status.value)) for each in stats) for status in TaskStatus}
