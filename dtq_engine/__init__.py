@@ -21,6 +21,7 @@ from dtq_engine.errors import (
     NewerRecord,
     NotJson,
     PayloadTooLarge,
+    PeriodicNotFound,
     PermanentError,
     ProcessDied,
     QueueFull,
@@ -54,9 +55,11 @@ from dtq_engine.model import (
     TaskStatus,
     WorkerInfo,
 )
+from dtq_engine.periodic import PeriodicTask
 from dtq_engine.store import Store
 from dtq_engine.store.events import Event
 from dtq_engine.store.feed import EventFeed, EventGap, EventReplay
+from dtq_engine.store.history import Snapshot, Span
 
 __all__ = [
     "AttemptError",
@@ -84,6 +87,8 @@ __all__ = [
     "NotJson",
     "Page",
     "PayloadTooLarge",
+    "PeriodicNotFound",
+    "PeriodicTask",
     "PermanentError",
     "ProcessDied",
     "QueueFull",
@@ -97,7 +102,9 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "Settings",
+    "Snapshot",
     "Snooze",
+    "Span",
     "Store",
     "SubmitOutcome",
     "SubmitUncertain",

@@ -10,8 +10,9 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry as NoRetry
 from redis.sentinel import Sentinel
 
+from dtq_engine.cluster import ClusterLink
 from dtq_engine.config import Settings
-from dtq_engine.links import ClusterLink, Link, PoolLink
+from dtq_engine.links import Link, PoolLink
 
 CONNECT_TIMEOUT_S = 1.5
 REPLY_TIMEOUT_S = 1.9

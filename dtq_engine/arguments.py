@@ -40,7 +40,9 @@ class Arguments:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of a payload."""
         (root, others), shared = msgspec.json.schema_components((self._struct, self._signature.others))
-        schema: dict[str, Any] = {"$schema": DIALECT} | shared.pop(root["$ref"].rpartition("/")[2]) | {"title": self._signature.task}
+        schema: dict[str, Any] = (
+            {"$schema": DIALECT} | shared.pop(root["$ref"].rpartition("/")[2]) | {"title": self._signature.task}
+        )
         if self._signature.takes_others:
             schema["additionalProperties"] = others
         return schema | ({"$defs": shared} if shared else {})

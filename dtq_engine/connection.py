@@ -24,9 +24,10 @@ from redis.exceptions import (
 )
 
 from dtq_engine.addresses import REPLY_TIMEOUT_S, linked, over_pool
+from dtq_engine.cluster import ClusterLink
 from dtq_engine.config import Settings
 from dtq_engine.errors import MemoryFull, RedisDamaged, RedisRefused, RedisUnavailable
-from dtq_engine.links import REFUSED, ClusterLink, Command, Link, NotSent, ReplyLost
+from dtq_engine.links import REFUSED, Command, Link, NotSent, ReplyLost
 from dtq_engine.subscription import Subscription, unavailable
 
 BLOCKING_GRACE_S = 2.0

@@ -65,6 +65,10 @@ class Keys:
         """Stream: what operators did."""
         return f"{self.prefix}:stream:audit:{{{queue}}}"
 
+    def history(self, queue: str, span: str) -> str:
+        """Hash: a ring of notes of the counters as they were, over a span of time."""
+        return f"{self.prefix}:history:{{{queue}}}:{span}"
+
     def wake(self, queue: str) -> str:
         """List: tokens that wake idle workers."""
         return f"{self.prefix}:wake:{{{queue}}}"

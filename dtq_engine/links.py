@@ -1,19 +1,15 @@
 """One exchange with the server, at the border to redis-py: a command goes out, and what became of it is known."""
 
-import random
-import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import redis
-from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import (
-    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
-    MovedError,
     NoPermissionError,
     RedisClusterException,
     ResponseError,
@@ -27,12 +23,6 @@ REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 BROKEN = (redis.RedisError, RedisClusterException, OSError)
 """All that redis-py raises when it cannot go on."""
-
-FOLLOW_S = 1.9
-
-# Where a command has its (first) key, when that is not the word after its name.
-_KEY_AT = {"EVAL": 3, "EVALSHA": 3, "LMPOP": 2, "XINFO": 2}
-_KEYLESS = frozenset({"COMMAND", "CONFIG", "ECHO", "INFO", "PING", "PUBLISH", "SCAN", "SCRIPT", "TIME"})
 
 
 class NotSent(Exception):
@@ -73,26 +63,31 @@ class Link(Protocol):
 
 
 class PoolLink:
-    """Exchanges over a pool of connections, below redis-py's client: a sixth of its CPU time per call."""
+    """Exchanges over a pool of connections, below redis-py's client: a sixth of its CPU time per call.
 
-    def __init__(self, client: Any) -> None:
+    Connections of a plain pool are kept here between exchanges, because handing them back and forth costs as much
+    as using them. To the pool they count as in use, so that closing it closes them.
+    """
+
+    def __init__(self, client: Any, *, keeps: bool = True) -> None:
+        """`keeps`: whether it lives for long, so that it may keep connections."""
         self.client = client
         self._pool = client.connection_pool
+        # A pool of sentinels looks at its connections when the primary changes.
+        self._keeps = keeps and type(self._pool) is redis.ConnectionPool
+        self._idle: deque[Any] = deque()
 
     def exchange(self, command: Command, timeout_s: float, *, asking: bool = False) -> Any:
         """As `Link.exchange`; `asking` is how a node is asked for a slot that is just moving to it."""
-        try:
-            connection = self._pool.get_connection()
-        except REFUSED:
-            raise
-        except (redis.RedisError, OSError) as error:
-            raise NotSent(str(error)) from error
+        connection = self._take()
         try:
             if asking:
                 connection.send_command("ASKING")
                 connection.read_response()
             connection.send_command(*command)
             crash.sent(command)
+            if connection.socket_timeout == timeout_s:
+                return connection.read_response()  # setting it anew would cost a third more
             return connection.read_response(timeout=timeout_s)
         except (ResponseError, *REFUSED):
             raise
@@ -107,6 +102,32 @@ class PoolLink:
             connection.disconnect()
             raise
         finally:
+            self._give_back(connection)
+
+    def _take(self) -> Any:
+        """A connection that is open and has nothing left to say. Raises NotSent."""
+        while self._idle:
+            with suppress(IndexError):  # another thread may have been quicker
+                connection = self._idle.pop()
+                if _is_quiet(connection):
+                    return connection
+                # It was closed meanwhile, or the pool was: the pool opens another one.
+                connection.disconnect()
+                self._pool.release(connection)
+        return self._open()
+
+    def _open(self) -> Any:
+        try:
+            return self._pool.get_connection()
+        except REFUSED:
+            raise
+        except (redis.RedisError, OSError) as error:
+            raise NotSent(str(error)) from error
+
+    def _give_back(self, connection: Any) -> None:
+        if self._keeps:
+            self._idle.append(connection)
+        else:
             self._pool.release(connection)
 
     def exchange_all(self, commands: Sequence[Command]) -> list[Any]:
@@ -132,157 +153,9 @@ class PoolLink:
         self._pool.disconnect()
 
 
-class ClusterLink:
-    """Exchanges with the node that holds a command's key. redis-py knows the cluster's map; it sends nothing else.
-
-    Its own way of sending waits for no reply longer than for any other, and asks the server where a command
-    has its keys.
-    """
-
-    def __init__(self, make: Callable[[], RedisCluster]) -> None:
-        """With what makes redis-py's client, which reads the map at once."""
-        self._make = make
-        self._client: RedisCluster | None = None
-        self._learning = threading.Lock()
-        self._lessons = 0
-
-    @property
-    def client(self) -> RedisCluster:
-        """As `Link.client`."""
-        return self._client or self._learn(self._lessons)
-
-    def exchange(self, command: Command, timeout_s: float) -> Any:
-        """As `Link.exchange`."""
-        lessons, client = self._lessons, self.client
-        node = _holder(client, key_of(command))
-        try:
-            return _pool_link(client, node).exchange(command, timeout_s)
-        except MovedError as error:
-            _note_move(client, error)
-            raise NotSent(f"the slot has moved: {error}") from error
-        except AskError as error:
-            target = _named(client, error)
-            return _pool_link(client, target).exchange(command, timeout_s, asking=True)
-        except (NotSent, ReplyLost):
-            self._look_again(lessons, node)
-            raise
-
-    def exchange_all(self, commands: Sequence[Command]) -> list[Any]:
-        """As `Link.exchange_all`, with one pipeline for each node."""
-        lessons, client = self._lessons, self.client
-        by_node: dict[str, tuple[ClusterNode, list[int]]] = {}
-        for position, command in enumerate(commands):
-            node = _holder(client, key_of(command))
-            by_node.setdefault(node.name, (node, []))[1].append(position)
-        answers: dict[int, Any] = {}
-        for node, positions in by_node.values():
-            try:
-                replies = _pool_link(client, node).exchange_all([commands[position] for position in positions])
-            except (NotSent, ReplyLost):
-                self._look_again(lessons, node)
-                raise
-            answers.update(zip(positions, replies, strict=True))
-        return [self._followed(client, commands[position], answers[position]) for position in range(len(commands))]
-
-    def pubsub(self) -> Any:
-        """As `Link.pubsub`."""
-        client = self.client
-        return _pool_link(client, random.choice(_primaries(client))).pubsub()
-
-    def nodes(self) -> Sequence[Link]:
-        """As `Link.nodes`."""
-        client = self.client
-        return [_pool_link(client, node) for node in _primaries(client)]
-
-    def close(self) -> None:
-        """As `Link.close`."""
-        client, self._client = self._client, None
-        if client is not None:
-            for node in _nodes(client):
-                client.get_redis_connection(node).connection_pool.disconnect()
-
-    def _followed(self, client: RedisCluster, command: Command, answer: Any) -> Any:
-        """An answer, or that of the node which it points to."""
-        if not isinstance(answer, AskError):
-            return answer
-        try:
-            target = _note_move(client, answer) if isinstance(answer, MovedError) else _named(client, answer)
-            return _pool_link(client, target).exchange(command, FOLLOW_S, asking=True)
-        except ResponseError as error:
-            return error
-
-    def _look_again(self, lessons: int, failed: ClusterNode) -> None:
-        """A node that failed may have been replaced: the next exchange goes where the map says by then."""
-        with suppress(NotSent, *REFUSED):
-            self._learn(lessons, failed.name)
-
-    def _learn(self, lessons: int, failed: str | None = None) -> RedisCluster:
-        """Read the map, unless another thread has done so (or tried to) since `lessons`."""
-        with self._learning:
-            if self._lessons == lessons:
-                self._lessons += 1
-                try:
-                    if self._client is None:
-                        self._client = self._make()
-                    else:
-                        self._client.nodes_manager.initialize(last_failed_node_name=failed)
-                except BROKEN as error:
-                    if isinstance(error.__cause__, REFUSED):
-                        raise error.__cause__ from error
-                    raise NotSent(str(error)) from error
-            if self._client is None:
-                raise NotSent("no node of the cluster answers")
-            return self._client
-
-
-def key_of(command: Command) -> str | bytes | None:
-    """The key that says which node a command of dtq goes to; None if any node will do."""
-    name = str(command[0]).upper()
-    at = _KEY_AT.get(name, 1)
-    if name in _KEYLESS or len(command) <= at:
-        return None
-    key = command[at]
-    return key if isinstance(key, bytes) else str(key)
-
-
-def _holder(client: RedisCluster, key: str | bytes | None) -> ClusterNode:
-    """The node that holds a key. What has no key always goes to the same one, which tells if it was restarted."""
-    if key is None:
-        return _primaries(client)[0]
+def _is_quiet(connection: Any) -> bool:
+    """Whether a connection can be used at once."""
     try:
-        node = cast("ClusterNode | None", client.get_node_from_key(key))  # type: ignore[no-untyped-call]
-    except RedisClusterException as error:
-        raise NotSent(str(error)) from error
-    if node is None:
-        raise NotSent("no node of the cluster holds this key's slot")
-    return node
-
-
-def _primaries(client: RedisCluster) -> list[ClusterNode]:
-    nodes: list[ClusterNode] = client.get_primaries()  # type: ignore[no-untyped-call]
-    if not nodes:
-        raise NotSent("no node of the cluster is known to hold keys")
-    return sorted(nodes, key=lambda node: str(node.name))
-
-
-def _nodes(client: RedisCluster) -> list[ClusterNode]:
-    nodes: list[ClusterNode] = client.get_nodes()  # type: ignore[no-untyped-call]
-    return nodes
-
-
-def _pool_link(client: RedisCluster, node: ClusterNode) -> PoolLink:
-    return PoolLink(client.get_redis_connection(node))
-
-
-def _note_move(client: RedisCluster, error: MovedError) -> ClusterNode:
-    """Correct the map where it was wrong; the node that holds the slot now."""
-    client.nodes_manager.move_slot(error)
-    return _named(client, error)
-
-
-def _named(client: RedisCluster, error: AskError) -> ClusterNode:
-    """The node that an answer points to."""
-    for node in _nodes(client):
-        if str(error).endswith(f" {node.name}"):
-            return node
-    raise NotSent(f"a node that is not on the cluster's map was named: {error}")
+        return not connection.can_read()
+    except (redis.RedisError, OSError):
+        return False

@@ -1,8 +1,9 @@
-"""The JSON of what operators look at and do: workers, events, actions, purges, health; see `shapes` for the rest."""
+"""The JSON of what operators look at and do: workers, periodic tasks, events, actions, health; the rest is in `shapes`."""
 
 import msgspec
 
 from dtq_engine.model import WorkerInfo
+from dtq_engine.periodic import PeriodicTask
 from dtq_engine.shapes import at
 from dtq_engine.store.events import AuditEntry, Event
 
@@ -57,7 +58,7 @@ class EventShape(msgspec.Struct, kw_only=True):
 
 
 class ActionShape(msgspec.Struct, kw_only=True):
-    """One action of an operator: on a task, or (`target` is the queue's name) on a queue."""
+    """One action of an operator: on a task, or (`target` is its name) on a queue or a periodic task."""
 
     at: str | None
     action: str
@@ -91,6 +92,44 @@ class DoctorShape(msgspec.Struct):
     findings: list[FindingShape]
 
 
+class PeriodicShape(msgspec.Struct, kw_only=True):
+    """A periodic task: `cron` with `tz` (null without), or `every_ms`, says when; `paused` and `removed_at`, if it does.
+
+    `last_at` is the tick, or the time of the trigger, of the task `last_task`.
+    """
+
+    name: str
+    type: str
+    queue: str
+    cron: str | None
+    tz: str | None
+    every_ms: int | None
+    catch_up: str
+    jitter_ms: int
+    arguments: msgspec.Raw
+    last_at: str | None
+    last_task: str | None
+    next_at: str | None
+    paused: bool
+    paused_by: str | None
+    pause_reason: str | None
+    removed_at: str | None
+
+
+class PeriodicsShape(msgspec.Struct):
+    """`dtq periodic list`: by name."""
+
+    periodic: list[PeriodicShape]
+
+
+class PeriodicVerbShape(msgspec.Struct):
+    """`dtq periodic pause`, `resume` (`task_id` is null) and `trigger`."""
+
+    name: str
+    outcome: str
+    task_id: str | None = None
+
+
 class CompletionShape(msgspec.Struct):
     """`dtq completion`: the script for a shell."""
 
@@ -112,6 +151,29 @@ def worker_shape(info: WorkerInfo) -> WorkerShape:
         types=list(info.types),
         started_at=at(info.started_ms),
         seen_at=at(info.seen_ms),
+    )
+
+
+def periodic_shape(task: PeriodicTask) -> PeriodicShape:
+    """A periodic task for `--json`."""
+    definition = task.definition
+    return PeriodicShape(
+        name=task.name,
+        type=definition.type,
+        queue=task.queue,
+        cron=definition.cron,
+        tz=None if definition.cron is None else definition.tz,
+        every_ms=definition.every_ms,
+        catch_up=str(definition.catch_up),
+        jitter_ms=definition.jitter_ms,
+        arguments=msgspec.Raw(definition.payload.encode()),
+        last_at=at(task.last_ms),
+        last_task=task.last_task,
+        next_at=at(task.next_ms),
+        paused=task.paused_ms is not None,
+        paused_by=task.paused_by or None,
+        pause_reason=task.pause_reason or None,
+        removed_at=at(task.removed_ms),
     )
 
 

@@ -19,6 +19,7 @@ from dtq_engine.cli.doctor import doctor
 from dtq_engine.cli.events import audit, events
 from dtq_engine.cli.operate import reprioritise, requeue, run_now
 from dtq_engine.cli.options import CONTEXT
+from dtq_engine.cli.periodic import periodic
 from dtq_engine.cli.queues import QueueNotFound, pause, purge, queues, resume
 from dtq_engine.cli.submit import submit
 from dtq_engine.cli.tasks import cancel, list_tasks, result, status
@@ -37,6 +38,7 @@ ANSWERS = (
     errors.InvalidTransition,
     errors.MemoryFull,
     errors.NewerRecord,
+    errors.PeriodicNotFound,
     errors.QueueFull,
     errors.ResultNotReady,
     errors.ResultTruncated,
@@ -87,7 +89,7 @@ def root(console: Console, no_color: bool, no_color_variable: str | None, debug:
 
 _TASKS = (submit, status, result, list_tasks, cancel, requeue, run_now, reprioritise)
 _QUEUES = (queues, pause, resume, purge, dlq)
-_DEPLOYMENT = (workers, events, audit, doctor)
+_DEPLOYMENT = (periodic, workers, events, audit, doctor)
 _PROCESSES = (worker, dev, completion)
 for _command in (*_TASKS, *_QUEUES, *_DEPLOYMENT, *_PROCESSES):
     root.add_command(_command)

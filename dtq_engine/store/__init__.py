@@ -16,10 +16,12 @@ from dtq_engine.store.drain import Drains
 from dtq_engine.store.events import Events
 from dtq_engine.store.feed import EventFeed, EventReplay
 from dtq_engine.store.health import Health
+from dtq_engine.store.history import History
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.intake import Intake
 from dtq_engine.store.leases import Leases
 from dtq_engine.store.periodic import Periodic
+from dtq_engine.store.pauses import Pauses
 from dtq_engine.store.rejections import Rejections
 from dtq_engine.store.schedule import Schedule
 from dtq_engine.store.schemas import Schemas
@@ -50,6 +52,8 @@ class Store:
         self.agenda = Agenda(base, self.workers)
         self.events = Events(base)
         self.stats = Stats(base)
+        self.history = History(base)
+        self.pauses = Pauses(base)
         self.drains = Drains(base)
         self.rejections = Rejections(base)
         self.sweep = Sweep(base)

@@ -11,6 +11,7 @@ from dtq_engine.connection import Patience
 from dtq_engine.errors import MemoryFull, RedisUnavailable, SubmitUncertain
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.store.base import Base, chunks
+from dtq_engine.store.carpool import OVERHEAD_BYTES, Carpool
 from dtq_engine.store.records import encode_new, status_of
 from dtq_engine.store.workers import Workers
 
@@ -26,6 +27,7 @@ class Intake:
         self._base = base
         self._workers = workers
         self._memory = _MemoryGate(base)
+        self._carpool = Carpool(self._submit_batch, TASKS_PER_CALL)
 
     def submit(self, tasks: Sequence[NewTask]) -> list[Receipt]:
         """Accept tasks of any number and queues; one receipt each, in order.
@@ -34,12 +36,14 @@ class Intake:
         not accepted (those before it were), SubmitUncertain when that is unknown, and MemoryFull.
         """
         self._memory.check()
+        if len(tasks) == 1:
+            return [self._carpool.submit(tasks[0])]
         by_queue: dict[str, list[int]] = {}
         for position, task in enumerate(tasks):
             by_queue.setdefault(task.queue, []).append(position)
         receipts: dict[int, Receipt] = {}
         for queue, positions in by_queue.items():
-            sizes = [len(tasks[position].payload) + 256 for position in positions]
+            sizes = [len(tasks[position].payload) + OVERHEAD_BYTES for position in positions]
             for part in chunks(positions, sizes, TASKS_PER_CALL):
                 answers = self._submit_batch(queue, [tasks[position] for position in part])
                 receipts.update(zip(part, answers, strict=True))

@@ -19,7 +19,7 @@ SWEEP_STEP_S = 3.0
 
 
 class Housekeeper(Loop):
-    """Once a minute lets go what is over the limits, and all the time walks over the keys to mend what is damaged.
+    """Once a minute lets go what is over the limits and notes how the counters are, and all the time walks over the keys to mend what is damaged.
 
     A loop of its own beside the scheduler's, so that no due task waits for it. Only the leader's does anything.
     """
@@ -41,11 +41,12 @@ class Housekeeper(Loop):
         self._sweep()
 
     def tidy(self) -> None:
-        """Trim every queue, and forget the consumers of workers that are gone."""
+        """Trim every queue, forget the consumers of workers that are gone, and note how the counters are."""
         self._tidied_at = time.monotonic()
         for queue in self._scheduler.queues:
             self._survive(queue, "trim", self._trim)
             self._survive(queue, "retire the consumers of", self._store.workers.retire)
+            self._survive(queue, "note the counters of", self._store.history.record)
 
     def _trim(self, queue: str) -> None:
         for _ in range(TRIMS_AT_ONCE):

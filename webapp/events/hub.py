@@ -20,7 +20,7 @@ PAUSE_S = 0.5
 READY_S = 1.9
 """How long a new socket waits for Redis."""
 
-FAREWELL_S = 1.0
+FAREWELL_S = 0.7
 """How long sockets have to say goodbye when the process is to end."""
 
 _log = logging.getLogger("dtq.web")

@@ -142,8 +142,9 @@ class Session:
             _log.exception("an event socket failed")
             self._outbox.close(FAILED)
         finally:
-            self._hub.leave(self._outbox)
+            # In this order: saying goodbye may take as long as any other message, and then the hub breaks it off.
             self._end()
+            self._hub.leave(self._outbox)
 
     def _begin(self) -> None:
         """Say from where on all is told, tell what the logs have after `since`, and join those who hear the rest."""

@@ -1,0 +1,88 @@
+"""Pages that change under their reader: nothing jumps, nothing is lost, and how old they are is said."""
+
+from playwright.sync_api import expect
+
+from tests.browser.test_tasks import live
+from tests.web.web_process import WebProcess
+
+
+def test_focus_selection_open_details_and_typed_text_survive_500_events(page, hand):
+    hand.submit("a", payload=b'{"x":{"y":[1,2,3]},"text":"' + b"x" * 3000 + b'"}', priority=1)
+    page.goto("/tasks/a")
+    live(page)
+    reason = page.get_by_label("Reason")
+    reason.fill("because of the outage")
+    folded = page.locator("details.node").nth(1)
+    folded.evaluate("each => each.open = false")
+    reason.focus()
+    reason.evaluate("each => each.setSelectionRange(3, 7)")
+    for at in range(125):
+        hand.submit(f"n{at}")
+        hand.end(hand.claim_one())
+        hand.store.control.reprioritise("a", at % 3, queue="default")
+    hand.store.control.reprioritise("a", 8, queue="default")
+    expect(page.locator("dl.facts dd").nth(1)).to_have_text("8")
+    expect(reason).to_have_value("because of the outage")
+    expect(reason).to_be_focused()
+    assert reason.evaluate("each => [each.selectionStart, each.selectionEnd]") == [3, 7]
+    expect(folded).not_to_have_attribute("open", "")
+
+
+def test_a_list_keeps_ticks_open_menus_and_typed_text(page, hand):
+    hand.submit("a")
+    hand.submit("b")
+    page.goto("/tasks")
+    live(page)
+    page.get_by_label("Tick a", exact=True).check()
+    reason = page.locator(".bulk").get_by_label("Reason")
+    reason.fill("because of the outage")
+    reason.evaluate("each => each.setSelectionRange(3, 7)")
+    for at in range(250):
+        hand.submit(f"n{at}")
+        hand.submit(f"m{at}", priority=1)
+    expect(page.get_by_role("link", name="50+ new – show")).to_be_visible()
+    hand.end(hand.claim_one("a"))
+    expect(page.locator('[id="row-default/a"] .badge')).to_have_text("succeeded")
+    expect(page.get_by_label("Tick a", exact=True)).to_be_checked()
+    expect(reason).to_have_value("because of the outage")
+    expect(reason).to_be_focused()
+    assert reason.evaluate("each => [each.selectionStart, each.selectionEnd]") == [3, 7]
+
+
+def test_without_the_socket_the_page_asks_and_says_so_and_finds_back(page, hand, origin):
+    page.route_web_socket("**/ws/events**", lambda socket: socket.close())
+    hand.submit("a")
+    page.goto("/tasks/a")
+    state = page.locator("#live-state")
+    expect(state).to_have_attribute("data-state", "poll")
+    expect(state).to_contain_text("No live updates, asking every 5 s")
+    hand.end(hand.claim_one())
+    expect(page.locator("h1 .badge")).to_have_text("succeeded")
+    page.unroute_all()
+    page.complaints.expect("WebSocket")
+
+
+def test_a_server_that_is_gone_is_said_and_the_page_goes_on_when_it_is_back(
+    make_page, tmp_path, web_settings, hand, process
+):
+    page = make_page()
+    hand.submit("a")
+    page.goto("/tasks/a")
+    live(page)
+    page.complaints.expect("WebSocket")
+    page.complaints.expect("ERR_CONNECTION_REFUSED")
+    page.complaints.expect("Failed to fetch")
+    process.terminate()
+    expect(page.locator("#live-state")).to_have_attribute("data-state", "stale")
+    expect(page.locator("#live-said")).to_have_text("The server does not answer")
+    hand.end(hand.claim_one())
+    with WebProcess(tmp_path, web_settings, port=process.port):
+        expect(page.locator("h1 .badge")).to_have_text("succeeded", timeout=40_000)
+        live(page)
+
+
+def test_the_age_of_a_page_is_shown_and_grows(page, hand):
+    hand.submit("a")
+    page.goto("/tasks/a")
+    live(page)
+    expect(page.locator(".age")).to_have_text("· updated 3 s ago")
