@@ -9,12 +9,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Two processes, each with a server of its own: most tests wait for a server or for time to pass.
-TWO := --numprocesses 2 --dist worksteal
+# Three processes, each with a server of its own: most tests wait for a server or for time to pass.
+ABREAST := --numprocesses 3 --dist worksteal
 
-# $(call pytest,PYTHON,PLACES): as ARGS say; without ARGS all tests there, those that measure times alone.
+# $(call pytest,PYTHON,PLACES): as ARGS say; without ARGS the tests there that are not slow, those that measure times alone.
 define pytest
-$(if $(ARGS),$(1) -m pytest $(2) $(ARGS),$(1) -m pytest $(2) $(TWO) -m "not alone and not installs" && $(1) -m pytest $(2) -m alone)
+$(if $(ARGS),$(1) -m pytest $(2) $(ARGS),$(1) -m pytest $(2) $(ABREAST) -m "not alone and not installs and not slow" \
+	&& $(1) -m pytest $(2) -m "alone and not slow")
 endef
 SOURCES := $(wildcard dtq_engine pytest_dtq.py webapp gunicorn.conf.py worker_main.py examples benchmarks tools tests)
 
@@ -34,8 +35,13 @@ run: venv ## Run the demo on real files with its own server, until Ctrl-C (ARGS=
 test: lint types tests ## Everything that must pass: style, types, tests
 
 .PHONY: tests
-tests: venv ## The tests alone, two at a time, then those that measure times (ARGS="-k lease" picks some)
+tests: venv ## The tests alone, some at a time, then those that measure times (ARGS="-k lease" picks some)
 	@$(call pytest,$(PY))
+
+.PHONY: test-slow
+test-slow: venv ## The tests that start interpreters, deployments and browsers (Debian's chromium is installed when missing)
+	@test -x /usr/bin/chromium || tools/install_chromium.sh
+	@$(if $(ARGS),$(PY) -m pytest $(ARGS),$(PY) -m pytest $(ABREAST) -m "slow and not alone" && $(PY) -m pytest -m "slow and alone")
 
 .PHONY: lint
 lint: venv ## Style and format, without changing anything
@@ -79,7 +85,7 @@ OTHER_VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
 test-python: ## The tests without a worker on another Python (PYTHON=python3.13), in an environment of its own
 	@if [ -z "$(OTHER)" ]; then echo "SKIPPED: there is no $(PYTHON) here."; else \
 		$(MAKE) --no-print-directory venv VENV=$(OTHER_VENV) PYTHON=$(OTHER) && \
-		$(OTHER_VENV)/bin/python -m pytest tests/unit tests/fundamentals tests/store $(or $(ARGS),$(TWO)); fi
+		$(OTHER_VENV)/bin/python -m pytest tests/unit tests/fundamentals tests/store $(or $(ARGS),$(ABREAST)); fi
 
 .PHONY: test-wheel
 test-wheel: venv ## Build the wheel, install it as its users do, and run it and every command of the README there
@@ -88,6 +94,11 @@ test-wheel: venv ## Build the wheel, install it as its users do, and run it and 
 .PHONY: fuzz-http
 fuzz-http: venv ## Try to break the HTTP API by its own description (ARGS="--max-examples 300 --seed 7")
 	@$(PY) -m tools.fuzz_http $(ARGS)
+
+.PHONY: screenshots
+screenshots: venv ## Take pictures of all pages in light, dark and on a phone, into docs/screenshots (ARGS="overview tasks")
+	@test -x /usr/bin/chromium || tools/install_chromium.sh
+	@$(PY) -m tests.browser.screenshots $(ARGS)
 
 .PHONY: explore
 explore: venv ## Thousands of random histories of all scripts (ARGS="--histories 100 --seed 7")

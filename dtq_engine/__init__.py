@@ -57,12 +57,13 @@ from dtq_engine.model import (
 )
 from dtq_engine.periodic import PeriodicTask
 from dtq_engine.store import Store
-from dtq_engine.store.events import Event
+from dtq_engine.store.events import AuditEntry, Event
 from dtq_engine.store.feed import EventFeed, EventGap, EventReplay
 from dtq_engine.store.history import Snapshot, Span
 
 __all__ = [
     "AttemptError",
+    "AuditEntry",
     "CancelOutcome",
     "ConfigurationError",
     "DeadLetterEntry",

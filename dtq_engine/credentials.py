@@ -25,7 +25,7 @@ def api_keys(doc: str) -> Metadata:
 def users(doc: str) -> Metadata:
     """Entries `NAME:ROLE:HASH`."""
     expects = (
-        "NAME:ROLE:HASH, several of them separated by blanks; the hash is Argon2's of the password, "
+        "NAME:ROLE:HASH, several of them separated by blanks; the hash is what `dtq hash-password` prints, "
         "or - for someone whom only the proxy of DTQ_TRUSTED_USER_HEADER vouches for"
     )
     return _entries(doc, _HASH, expects)

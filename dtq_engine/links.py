@@ -132,6 +132,8 @@ class PoolLink:
 
     def exchange_all(self, commands: Sequence[Command]) -> list[Any]:
         """As `Link.exchange_all`."""
+        with suppress(IndexError):  # or the pool would open another one beside those that are kept here
+            self._pool.release(self._idle.pop())
         pipe = self.client.pipeline(transaction=False)
         for command in commands:
             pipe.execute_command(*command)

@@ -1,10 +1,10 @@
-"""The JSON of what operators look at and do: workers, periodic tasks, events, actions, health; the rest is in `shapes`."""
+"""The JSON of what operators look at and do: workers, periodic tasks, events, health; `shapes` has the rest."""
 
 import msgspec
 
 from dtq_engine.model import WorkerInfo
 from dtq_engine.periodic import PeriodicTask
-from dtq_engine.shapes import at
+from dtq_engine.shapes import at, raw
 from dtq_engine.store.events import AuditEntry, Event
 
 GAP = "GAP"
@@ -93,7 +93,7 @@ class DoctorShape(msgspec.Struct):
 
 
 class PeriodicShape(msgspec.Struct, kw_only=True):
-    """A periodic task: `cron` with `tz` (null without), or `every_ms`, says when; `paused` and `removed_at`, if it does.
+    """A periodic task: `cron` and `tz`, or else `every_ms`, say when; `paused` and `removed_at`, whether it does.
 
     `last_at` is the tick, or the time of the trigger, of the task `last_task`.
     """
@@ -128,6 +128,12 @@ class PeriodicVerbShape(msgspec.Struct):
     name: str
     outcome: str
     task_id: str | None = None
+
+
+class PasswordShape(msgspec.Struct):
+    """`dtq hash-password`."""
+
+    hash: str
 
 
 class CompletionShape(msgspec.Struct):
@@ -166,7 +172,7 @@ def periodic_shape(task: PeriodicTask) -> PeriodicShape:
         every_ms=definition.every_ms,
         catch_up=str(definition.catch_up),
         jitter_ms=definition.jitter_ms,
-        arguments=msgspec.Raw(definition.payload.encode()),
+        arguments=raw(definition.payload.encode()),
         last_at=at(task.last_ms),
         last_task=task.last_task,
         next_at=at(task.next_ms),

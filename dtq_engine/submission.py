@@ -20,10 +20,8 @@ from dtq_engine.handle import App
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.store import Store
 from dtq_engine.store.base import chunks
+from dtq_engine.store.carpool import OVERHEAD_BYTES
 from dtq_engine.store.intake import TASKS_PER_CALL
-
-OVERHEAD_BYTES = 256
-"""What a task weighs beside its payload, roughly."""
 
 Answer = Receipt | DtqError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Timetable:
         *,
         every: Duration | None = None,
         tz: str | None = None,
-        catch_up: str = "skip",
+        catch_up: Literal["skip", "once"] = "skip",
         jitter: Duration | None = None,
         arguments: Mapping[str, Any] | None = None,
         name: str | None = None,
@@ -83,7 +83,7 @@ def _definition(
     try:
         cron_text, every_ms, zone = _when(expression, every, tz)
         return Definition(
-            name=validate.check_type(label),
+            name=_name(label),
             type=task.name,
             cron=cron_text,
             tz=zone,
@@ -95,6 +95,13 @@ def _definition(
         )
     except (InvalidHandler, InvalidTask) as error:
         raise InvalidHandler(f"the periodic task {label!r} cannot be registered: {error}") from None
+
+
+def _name(value: object) -> str:
+    try:
+        return validate.check_type(value)
+    except InvalidTask as error:
+        raise InvalidHandler(str(error).replace("type", "name", 1)) from None
 
 
 def _when(expression: object, every: object, tz: object) -> tuple[str | None, int | None, str]:

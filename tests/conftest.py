@@ -22,9 +22,29 @@ FLAVOUR = Flavour.chosen()
 _numbers = itertools.count(1)
 
 
+# Folders and modules whose tests start whole interpreters, deployments or browsers, some seconds each.
+SLOW = (
+    "browser",
+    "kit/test_guide.py",
+    "kit/test_plugin.py",
+    "recipes",
+    "web/test_events.py",
+    "web/test_gunicorn.py",
+    "web/test_metrics_fleet.py",
+    "worker/test_cli_dev.py",
+    "worker/test_cli_reload.py",
+    "worker/test_demo.py",
+    "worker/test_process_tasks.py",
+    "worker/test_processes.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that cannot apply to a cluster are skipped there, each with its reason."""
+    """Mark what is slow; tests that cannot apply to a cluster are skipped there, each with its reason."""
     for item in items:
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        if place.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
         if FLAVOUR.is_cluster and (marker := item.get_closest_marker("not_on_a_cluster")):
             item.add_marker(pytest.mark.skip(reason=f"not on a cluster: {marker.args[0]}"))
 

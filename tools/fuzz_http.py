@@ -95,7 +95,7 @@ def _shorten_cursors(description: dict[str, Any]) -> None:
         for operation in methods.values():
             for parameter in operation["parameters"]:
                 if parameter["name"] == "cursor":
-                    parameter["schema"]["maxLength"] = CURSOR
+                    parameter["schema"] = {"type": "string", "pattern": f"^[A-Za-z0-9_.-]{{1,{CURSOR}}}$"}
 
 
 if __name__ == "__main__":

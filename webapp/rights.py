@@ -17,6 +17,9 @@ __all__ = ["Role", "allowed_by", "authorize", "public", "register", "require", "
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+SCHEME = "bearer "
+"""How a key is announced; other schemes may be for a proxy in front."""
+
 SESSION_USER = "user"
 SESSION_VERSION = "version"
 ANYBODY = Principal("anonymous", Role.ADMIN)
@@ -74,8 +77,9 @@ def who(environ: Environ | None = None) -> Principal:
 
 def _who(environ: Environ) -> Principal:
     here = web()
-    if "HTTP_AUTHORIZATION" in environ:
-        return _by_token(here, environ["HTTP_AUTHORIZATION"])
+    given: str = environ.get("HTTP_AUTHORIZATION", "")
+    if given[: len(SCHEME)].lower() == SCHEME:
+        return _by_key(here, given[len(SCHEME) :].strip())
     principal = _by_proxy(here) or _by_session(here)
     identity = here.identity
     if principal is None and (identity.anybody or (identity.anybody_here and is_from_here())):
@@ -87,9 +91,8 @@ def _who(environ: Environ) -> Principal:
     return principal
 
 
-def _by_token(here: Web, given: str) -> Principal:
-    scheme, _, key = given.partition(" ")
-    principal = here.identity.by_key(key.strip()) if scheme.lower() == "bearer" else None
+def _by_key(here: Web, key: str) -> Principal:
+    principal = here.identity.by_key(key)
     if principal is None:
         raise _unauthorized("This API key is not known: check it, and that it is sent as `Authorization: Bearer …`.")
     return principal

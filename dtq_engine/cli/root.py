@@ -19,6 +19,7 @@ from dtq_engine.cli.doctor import doctor
 from dtq_engine.cli.events import audit, events
 from dtq_engine.cli.operate import reprioritise, requeue, run_now
 from dtq_engine.cli.options import CONTEXT
+from dtq_engine.cli.password import hash_password
 from dtq_engine.cli.periodic import periodic
 from dtq_engine.cli.queues import QueueNotFound, pause, purge, queues, resume
 from dtq_engine.cli.submit import submit
@@ -90,7 +91,7 @@ def root(console: Console, no_color: bool, no_color_variable: str | None, debug:
 _TASKS = (submit, status, result, list_tasks, cancel, requeue, run_now, reprioritise)
 _QUEUES = (queues, pause, resume, purge, dlq)
 _DEPLOYMENT = (periodic, workers, events, audit, doctor)
-_PROCESSES = (worker, dev, completion)
+_PROCESSES = (worker, dev, hash_password, completion)
 for _command in (*_TASKS, *_QUEUES, *_DEPLOYMENT, *_PROCESSES):
     root.add_command(_command)
 

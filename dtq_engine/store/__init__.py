@@ -20,8 +20,8 @@ from dtq_engine.store.history import History
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.intake import Intake
 from dtq_engine.store.leases import Leases
-from dtq_engine.store.periodic import Periodic
 from dtq_engine.store.pauses import Pauses
+from dtq_engine.store.periodic import Periodic
 from dtq_engine.store.rejections import Rejections
 from dtq_engine.store.schedule import Schedule
 from dtq_engine.store.schemas import Schemas

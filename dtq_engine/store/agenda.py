@@ -10,7 +10,7 @@ from dtq_engine.periodic import Definition, PeriodicTask, Turn
 from dtq_engine.store.base import Base
 from dtq_engine.store.periodic import decode
 from dtq_engine.store.records import encode_new
-from dtq_engine.store.replies import pairs
+from dtq_engine.store.replies import pairs, values
 from dtq_engine.store.workers import TYPES_TTL_MS, Workers
 
 
@@ -45,7 +45,7 @@ class Agenda:
         replies = self._base.connection.pipeline([("HMGET", key, "since", "body") for key in keys])
         newest: dict[str, tuple[int, str, Definition | None]] = {}
         for (name, digest), reply in zip(found, replies, strict=True):
-            since, body = reply if isinstance(reply, list) else (None, None)
+            since, body = values(reply, 2)
             candidate = (int(since or 0), digest, _decode(body))
             newest[name] = max(newest.get(name, candidate), candidate, key=lambda each: each[:2])
         return {name: definition for name, (_, _, definition) in newest.items()}

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dtq_engine.errors import DtqError, RedisUnavailable, SubmitUncertain
+from dtq_engine.errors import RedisUnavailable, SubmitUncertain
 from dtq_engine.model import NewTask, Receipt
 from dtq_engine.store.base import chunks
 
@@ -63,8 +63,10 @@ class Carpool:
         del stop.waiting[: len(riders)]
         try:
             receipts = self._send(queue, [rider.task for rider in riders])
-        except Exception as error:
+        except BaseException as error:
             _strand(riders, error)
+            if not isinstance(error, Exception):
+                raise  # an interrupt is the driver's own; the others only know that they do not know
             if isinstance(error, RedisUnavailable | SubmitUncertain):
                 self._turn_away(stop)
             return
@@ -78,10 +80,11 @@ class Carpool:
         _strand(riders, RedisUnavailable("Redis went away before this task was sent: submit it again."))
 
 
-def _strand(riders: Sequence[_Rider], error: Exception) -> None:
+def _strand(riders: Sequence[_Rider], error: BaseException) -> None:
     """Give each an error of its own: it is raised in several threads."""
     for rider in riders:
-        if isinstance(error, SubmitUncertain):
-            rider.answer = SubmitUncertain(rider.task.id)
+        if isinstance(error, Exception) and not isinstance(error, SubmitUncertain):
+            rider.answer = copy.copy(error)
         else:
-            rider.answer = copy.copy(error) if isinstance(error, DtqError) else error
+            rider.answer = SubmitUncertain(rider.task.id)
+        rider.answer.__cause__ = error

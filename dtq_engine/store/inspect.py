@@ -14,6 +14,10 @@ from dtq_engine.store.stats import Stats
 
 # A cursor of dead letters: an entry and its queue. 19 digits are within what Redis can hold.
 LETTER = re.compile(r"([0-9]{1,19}-[0-9]{1,19})\.([a-z0-9_-]{1,64})")
+LETTER_STEPS = 5
+LETTERS_PER_STEP = 200
+"""How many dead letters one page may look at for those of a type."""
+
 SIDES = "pherPTB"
 ROW_SIDES = "ePTB"
 """What a row of a list needs beside the record: its errors, and when it is due."""
@@ -128,11 +132,31 @@ class Inspect:
     # Dead letters and counters
 
     def dead_letters(
-        self, *, queue: str | None = None, limit: int = 50, cursor: str | None = None
+        self, *, queue: str | None = None, type: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetterEntry]:
-        """Dead letters, newest first, at most `limit` (1 to 200). Raises InvalidCursor."""
+        """Dead letters that match, newest first, at most `limit` (1 to 200).
+
+        A page may hold fewer than `limit` and still have a cursor: a rare `type` is searched in bounded steps.
+        Raises InvalidCursor.
+        """
         limit = max(1, min(200, limit))
         queues = [queue] if queue else self.queues()
+        if type is None:
+            return self._letters(queues, limit, cursor)
+        found: list[DeadLetterEntry] = []
+        for _ in range(LETTER_STEPS):
+            page = self._letters(queues, LETTERS_PER_STEP, cursor)
+            for letter in page.items:
+                if letter.type == type:
+                    found.append(letter)
+                if len(found) == limit and letter is not page.items[-1]:
+                    return Page(tuple(found), _after(letter))
+            cursor = page.cursor
+            if cursor is None or len(found) == limit:
+                break
+        return Page(tuple(found), cursor)
+
+    def _letters(self, queues: Sequence[str], limit: int, cursor: str | None) -> Page[DeadLetterEntry]:
         commands: list[tuple[str | int, ...]] = [
             ("XREVRANGE", self._keys.dead_letters(name), _letters_from(cursor, name), "-", "COUNT", limit + 1)
             for name in queues
@@ -145,7 +169,7 @@ class Inspect:
         ]
         letters.sort(key=lambda letter: replies.entry_order(letter.entry), reverse=True)
         page = tuple(letters[:limit])
-        return Page(page, f"{page[-1].entry}.{page[-1].queue}" if len(letters) > limit else None)
+        return Page(page, _after(page[-1]) if len(letters) > limit else None)
 
     def counters(self, queue: str) -> dict[str, dict[str, int]]:
         """Exact totals since the queue exists: by task type, then by counter."""
@@ -161,6 +185,11 @@ class Inspect:
 def _not_found(task_id: str, queue: str | None) -> TaskNotFound:
     where = f" in queue {queue}" if queue else ""
     return TaskNotFound(f"There is no task {task_id}{where}: check the id; finished tasks are kept only for a time.")
+
+
+def _after(letter: DeadLetterEntry) -> str:
+    """The cursor that goes on after a dead letter."""
+    return f"{letter.entry}.{letter.queue}"
 
 
 def _letters_from(cursor: str | None, queue: str) -> str:

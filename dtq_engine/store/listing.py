@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dtq_engine.errors import InvalidCursor, RedisRefused
+from dtq_engine.errors import InvalidCursor, RedisDamaged, RedisRefused
 from dtq_engine.keys import PRIORITIES
 from dtq_engine.model import FINAL, Page, Task, TaskStatus
 from dtq_engine.store import replies
@@ -34,6 +34,7 @@ _ENTRY = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 _MEMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})? .+", re.DOTALL)
 
 Reader = Callable[[Sequence[tuple[str, str]]], list[Task | None]]
+Source = Callable[[str, str, int, dict[str, str]], "list[Row]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,13 @@ class Row:
 
 
 class TaskListing:
-    """One listing. A cursor says how far each source was read."""
+    """One listing. A cursor says how far each source was read.
 
-    def __init__(self, base: Base, read: Reader) -> None:
+    A source that holds something else than it must raises RedisDamaged, or is left out and put into `damaged`.
+    """
+
+    def __init__(self, base: Base, read: Reader, damaged: set[str] | None = None) -> None:
+        self._damaged = damaged
         self._base = base
         self._connection = base.connection
         self._read = read
@@ -98,7 +103,7 @@ class TaskListing:
         if status in {None, TaskStatus.QUEUED, TaskStatus.RUNNING}:
             rows_of = self._running_rows if status is TaskStatus.RUNNING else self._stream_rows
             for priority in PRIORITIES:
-                yield rows_of(keys.stream(queue, priority), queue, query.limit, marks)
+                yield self._rows(rows_of, keys.stream(queue, priority), queue, query.limit, marks)
         waiting = {
             TaskStatus.PENDING: keys.schedule(queue),
             TaskStatus.RETRYING: keys.retry_schedule(queue),
@@ -106,7 +111,16 @@ class TaskListing:
         }
         for of_status, key in (waiting | {each: keys.index(queue, each) for each in sorted(FINAL)}).items():
             if status in {None, of_status}:
-                yield self._set_rows(key, queue, query.limit, marks)
+                yield self._rows(self._set_rows, key, queue, query.limit, marks)
+
+    def _rows(self, read: Source, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+        try:
+            return read(key, queue, limit, marks)
+        except RedisDamaged:
+            if self._damaged is None:
+                raise
+            self._damaged.add(key)
+            return []
 
     def _stream_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
         entries = self._connection.call("XREVRANGE", stream, _end(stream, marks), "-", "COUNT", limit)
@@ -120,7 +134,8 @@ class TaskListing:
             return []
         entries = [each[0] for each in reversed(pending)][:limit]
         found = self._connection.pipeline([("XRANGE", stream, entry, entry) for entry in entries])
-        return _stream_rows([entry for reply in found if isinstance(reply, list) for entry in reply], queue, stream)
+        answers: list[list[Any]] = [reply for reply in found if isinstance(reply, list)]
+        return _stream_rows([entry for each in answers for entry in each], queue, stream)
 
     def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
         reply = self._members(key, limit, marks)

@@ -19,6 +19,11 @@ def pairs(flat: Any) -> dict[bytes, bytes]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
+def values(reply: Any, count: int) -> list[bytes | None]:
+    """As many values of a hash as were asked for; None for those that are not there, and for an error."""
+    return cast(list[bytes | None], reply) if isinstance(reply, list) else [None] * count
+
+
 def members(reply: Any) -> list[str]:
     """The members of a set of names; none for an error."""
     return sorted(each.decode() for each in cast(set[bytes], reply)) if isinstance(reply, set | list) else []

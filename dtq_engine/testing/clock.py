@@ -27,10 +27,13 @@ class Clock:
             for queue in queues:
                 store.connection.call("SET", store.keys.clock(queue), self.ahead_ms)
 
-    def advance(self, store: Store, ms: int) -> None:
-        """Let time pass: for what is due, for leases, and for keys that expire."""
+    def forward(self, store: Store, ms: int) -> None:
+        """Let time pass for what is due; leases and keys are yet to `age` by as much."""
         self.ahead_ms += ms
         self.cover(store, store.inspect.queues())
+
+    def age(self, store: Store, ms: int) -> None:
+        """Let time pass for leases and for keys that expire."""
         for queue in store.inspect.queues():
             for priority in PRIORITIES:
                 _age_leases(store.connection, store.keys.stream(queue, priority), ms)

@@ -9,11 +9,13 @@ from dtq_engine.model import Block, Claim, ClaimStatus, Outcome, Transition
 from dtq_engine.policy import decide
 from dtq_engine.store import Store
 from dtq_engine.testing.clock import Clock
+from dtq_engine.timetable import definitions
 from dtq_engine.worker import callbacks
 from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.finalize import report
 from dtq_engine.worker.known_types import KnownTypes
 from dtq_engine.worker.outcomes import lease_expired
+from dtq_engine.worker.ticker import Ticker
 
 WORKER = "dtq-test"
 PROMOTED_AT_ONCE = 100
@@ -32,6 +34,7 @@ class Due:
         self._app = app
         self._clock = clock
         self._failures = failures
+        self.ticks = True
         self._types: KnownTypes | None = None
         self._published: object = None
         self._reaped_ms = 0
@@ -46,6 +49,18 @@ class Due:
             self._reaped_ms = now_ms
             for queue in queues:
                 self._reap(queue)
+
+    def next_tick_in_ms(self) -> int | None:
+        """Deal with the ticks of periodic tasks that have come; milliseconds until the next, None without any."""
+        if not self.ticks or not self._app.registry.periodic():
+            return None
+        found = {each.name: each for each in definitions(self._app.registry, self._app.settings)}
+        queues = {each.queue for each in found.values()}
+        self._clock.cover(self._store, queues)
+        ticker = Ticker(self._store)
+        ticker.settle(found)
+        waits = [wait_s for queue in queues if (wait_s := ticker.turn(queue)) is not None]
+        return max(1, round(min(waits) * 1000)) if waits else None
 
     def claims(self) -> Iterator[Claim]:
         """Start what is due, one execution at a time, the most urgent first, until nothing is due any more.

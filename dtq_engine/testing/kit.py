@@ -39,7 +39,7 @@ class Kit:
 
     `inline`: whether each submit runs what is due at once, and `advance` what becomes due on the way.
     `raise_failures`: whether a task that fails raises HandlerFailed from `run_all`, or from the submit when inline.
-    `limit`: how many executions there may be in one go; more raise RunawayTasks.
+    `limit`: how many executions, or ticks of periodic tasks, there may be in one go; more raise RunawayTasks.
     """
 
     def __init__(self, app: Dtq) -> None:
@@ -108,15 +108,25 @@ class Kit:
     def advance(self, duration: Duration) -> None:
         """Let `duration` (seconds or a timedelta) pass: for delays, retries, leases, expiry and all that is kept.
 
-        What becomes due is then available to `run_all`; when inline it runs, each task at its time. Within a handler
-        it passes while the handler runs, and so may end it by its timeout. Raises KitMisused for a wrong duration.
+        What becomes due is then available to `run_all`; when inline it runs, each task at its time. Periodic tasks
+        have all their ticks on the way. Within a handler the time passes while the handler runs, and so may end it by
+        its timeout. Raises KitMisused for a wrong duration, and RunawayTasks for over `limit` ticks.
         """
         __tracebackhide__ = True
         ms = _duration_ms(duration)
         if self._runs_inline:
             self._runner.run_through(ms, self.limit, raises=self.raise_failures)
         else:
-            self._runner.move(ms)
+            self._runner.pass_through(ms, self.limit)
+
+    @property
+    def periodic(self) -> bool:
+        """Whether `advance` has periodic tasks run at their times; set it to False to keep them out of a test."""
+        return self._runner.ticks
+
+    @periodic.setter
+    def periodic(self, value: bool) -> None:
+        self._runner.ticks = value
 
     def now(self) -> datetime:
         """The time by Redis' clock, which `advance` moves; Python's own clocks stay as they are."""

@@ -26,6 +26,15 @@ class Runner:
         self._due = Due(app, clock, self._hooks.failures)
         self._runs: list[Run] = []
 
+    @property
+    def ticks(self) -> bool:
+        """Whether periodic tasks run at their times."""
+        return self._due.ticks
+
+    @ticks.setter
+    def ticks(self, value: bool) -> None:
+        self._due.ticks = value
+
     def run(self, limit: int, *, raises: bool, crashes: bool = False) -> list[Ran]:
         """Run what is due until nothing is; with `crashes` no outcome is recorded."""
         __tracebackhide__ = True
@@ -55,20 +64,43 @@ class Runner:
     def run_through(self, ms: int, limit: int, *, raises: bool) -> None:
         """Move the time, running each task as it becomes due."""
         __tracebackhide__ = True
-        while (wait_ms := self._due.next_in_ms()) is not None and wait_ms < ms:
+        while (wait_ms := self._next_in_ms()) is not None and wait_ms < ms:
             step_ms = max(1, wait_ms)
-            self.move(step_ms)
+            self.pass_through(step_ms, limit)
             ms -= step_ms
             limit -= len(self.run(limit, raises=raises))
-        self.move(ms)
+        self.pass_through(ms, limit)
         self.run(limit, raises=raises)
+
+    def pass_through(self, ms: int, limit: int) -> None:
+        """Move the time, with up to `limit` ticks of periodic tasks on the way."""
+        __tracebackhide__ = True
+        passed_ms, ticks = 0, 0
+        while (wait_ms := self._due.next_tick_in_ms()) is not None and passed_ms + wait_ms <= ms:
+            if (ticks := ticks + 1) > limit:
+                raise RunawayTasks(
+                    f"{limit} times for periodic tasks have come, and there are more on the way: move the clock in "
+                    f"smaller steps, set a higher limit, or keep them out by setting dtq.periodic to False."
+                )
+            self._clock.forward(self._app.store, wait_ms)
+            passed_ms += wait_ms
+        self._clock.forward(self._app.store, ms - passed_ms)
+        self._aged(ms)
 
     def move(self, ms: int) -> None:
         """Move the time: what is due becomes available, and what runs may be late."""
-        self._clock.advance(self._app.store, ms)
+        self._clock.forward(self._app.store, ms)
+        self._aged(ms)
+
+    def _aged(self, ms: int) -> None:
+        self._clock.age(self._app.store, ms)
         for run in list(self._runs):
             run.beat()
         self._due.pass_time()
+
+    def _next_in_ms(self) -> int | None:
+        waits = (self._due.next_tick_in_ms(), self._due.next_in_ms())
+        return min((each for each in waits if each is not None), default=None)
 
     def close(self) -> None:
         """End as a worker ends."""

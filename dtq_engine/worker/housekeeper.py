@@ -19,7 +19,7 @@ SWEEP_STEP_S = 3.0
 
 
 class Housekeeper(Loop):
-    """Once a minute lets go what is over the limits and notes how the counters are, and all the time walks over the keys to mend what is damaged.
+    """Once a minute lets go what is over the limits, and notes the counters; always walks over the keys to mend them.
 
     A loop of its own beside the scheduler's, so that no due task waits for it. Only the leader's does anything.
     """

@@ -60,13 +60,13 @@ def hand(store: Store) -> Hand:
 def furnished(store: Store, clock: Clock) -> Scenery:
     """A deployment with something in it."""
     scenery = Scenery(store, clock)
-    scenery.furnish()
+    scenery.furnish(rounds=2)
     return scenery
 
 
 @pytest.fixture
 def make_page(chromium: Browser, origin: str) -> Iterator[Callable[..., Page]]:
-    """Open browsers of people: `make_page(java_script_enabled=False)`; what their pages complain about fails the test."""
+    """Open browsers: `make_page(java_script_enabled=False)`; what their pages complain about fails the test."""
     opened: list[tuple[Any, Complaints]] = []
 
     def make(**options: Any) -> Page:

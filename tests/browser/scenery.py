@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from dtq_engine.model import AttemptError, Block, Cancel, Claim, DeadLetter, Reschedule, Succeed, WorkerInfo
+from dtq_engine.periodic import CatchUp, Definition
 from dtq_engine.store import Store
+from dtq_engine.worker.ticker import Ticker
 from tests.store.hand import Hand
 from tests.support.clock import Clock
 
@@ -44,19 +46,31 @@ class Scenery:
             for at, (queue, types) in enumerate(TYPES.items(), 1)
         }
 
-    def furnish(self) -> None:
-        """All of it; it ends at the present."""
-        for round_ in range(12):
+    def furnish(self, rounds: int = 1000) -> None:
+        """All of it, with as many busy moments as fit into the time, or fewer; it ends at the present."""
+        for round_ in range(min(8, rounds)):
             self._busy_round(round_)
             self._pass(600)
         self._troubles()
-        self._pass(BEGAN_S - self._passed_s - 240)
+        while BEGAN_S - self._passed_s > 100 and rounds > 0:
+            self._busy_round(rounds := rounds - 1)
+            self._pass(60)
         self._present()
         self._pass(BEGAN_S - self._passed_s)
+        self.store.workers.acquire_lock("leader", 3_600_000)
+        self.beat()
+        ticker = Ticker(self.store)
+        ticker.take_over()
+        for definition in PERIODIC:
+            ticker.turn(definition.queue)
         self._people()
-        self._workers()
 
     def _pass(self, seconds: float) -> None:
+        """Let time pass; the leader would note the counters meanwhile."""
+        at_ms = self.store.now_ms() - round((BEGAN_S - self._passed_s) * 1000)
+        for queue in TYPES if seconds >= 5 else ():
+            for later_s in range(0, round(seconds), 60):
+                self.store.history.record(queue, at_ms + later_s * 1000)
         self._clock.advance(seconds)
         self._passed_s += seconds
 
@@ -77,16 +91,22 @@ class Scenery:
 
     def _busy_round(self, round_: int) -> None:
         for queue, types in TYPES.items():
-            for at, type in enumerate(types):
-                for _ in range(2 + (round_ + at) % 3):
-                    self._submit(queue, type)
-            self._pass(1.5 + round_ % 4)
-            claims = self._hands[queue].claim()
-            self._pass(0.4 + (round_ % 3) * 2.1)
-            self._hands[queue].end_all(claims, Succeed(b'{"sent":true,"bytes":18231}'))
+            for at, each in enumerate(types):
+                for _ in range(1 + (round_ * 5 + at) % 4):
+                    self._submit(queue, each)
+        self._pass(0.8 + round_ % 3)
+        claims = {queue: hand.claim() for queue, hand in self._hands.items()}
+        self._pass(0.4 + (round_ % 4) * 1.3)
+        for at, (queue, hand) in enumerate(self._hands.items()):
+            if claims[queue] and (round_ + at) % 4 == 3:
+                error = self._fail(claims[queue][0], "503 from the gateway", "HTTPError")
+                hand.end(claims[queue].pop(0), Reschedule(error, 0))
+            hand.end_all(claims[queue], Succeed(b'{"sent":true,"bytes":18231}'))
 
     def _troubles(self) -> None:
         mail, reports = self._hands["mail"], self._hands["reports"]
+        for hand in self._hands.values():
+            hand.end_all(hand.claim())
         for at in range(9):
             self._submit("mail", "email.receipt")
             claim = mail.claim_one()
@@ -110,8 +130,8 @@ class Scenery:
     def _present(self) -> None:
         for at in range(14):
             self._submit("mail", "email.newsletter", priority=2 if at % 5 else 7)
-        for type in ("email.reset", "email.receipt"):
-            self._submit("mail", type, priority=9)
+        for each in ("email.reset", "email.receipt"):
+            self._submit("mail", each, priority=9)
         mail = self._hands["mail"]
         for claim in mail.claim(3)[:2]:
             mail.end(claim, Reschedule(self._fail(claim, "421 too many connections", "SMTPError"), 900_000))
@@ -130,13 +150,23 @@ class Scenery:
     def _people(self) -> None:
         letters = self.store.inspect.dead_letters(queue="mail", limit=2).items
         self.store.control.requeue(letters[1].task_id, queue="mail", actor="ada", reason="the gateway is back")
+        self.store.periodic.pause("cache.warm", actor="ada", reason="the new cache warms itself")
         self.store.control.pause("images", actor="grace", reason="moving the bucket, ask Grace", for_ms=5_400_000)
 
-    def _workers(self) -> None:
+    def beat(self) -> None:
+        """Have the workers say that they are alive, one of them some time ago."""
         now_ms = self.store.now_ms()
+        self.store.agenda.publish(PERIODIC)
         for info in _workers(now_ms):
             self.store.workers.beat(info, 3600)
 
+
+PERIODIC = (
+    Definition(name="reports.nightly", type="reports.monthly", cron="0 3 * * *", tz="Europe/Berlin", queue="reports"),
+    Definition(name="email.digest", type="email.newsletter", cron="30 9 * * 1-5", tz="Europe/Berlin", queue="mail"),
+    Definition(name="search.reindex", type="search.index", cron="*/15 * * * *", catch_up=CatchUp.ONCE),
+    Definition(name="cache.warm", type="cache.warm", every_ms=300_000),
+)
 
 _REPORT = {
     "account": 4711,
@@ -162,6 +192,7 @@ def _workers(now_ms: int) -> Sequence[WorkerInfo]:
         started_ms=now_ms - 86_400_000,
         seen_ms=now_ms - 2000,
         finished=18_204,
+        periodic={each.name: each.digest for each in PERIODIC},
     )
     reports = replace(
         mail, id="web-2.worker.3f9c2", host="web-2", queues=("reports",), types=TYPES["reports"], finished=611

@@ -19,6 +19,7 @@ from tests.support.clock import Clock
 from tests.web.web_process import WebProcess
 
 TARGET = Path(__file__).parents[2] / "docs" / "screenshots"
+FULL = False
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
@@ -27,15 +28,16 @@ LOOKS = {
 
 
 @contextmanager
-def deployment() -> Iterator[tuple[WebProcess, Store]]:
+def deployment() -> Iterator[tuple[WebProcess, Scenery]]:
     """A furnished deployment and its web process."""
     with tempfile.TemporaryDirectory() as folder, EmbeddedValkey(Path(folder) / "valkey") as server:
         settings = Settings(redis_url=server.url, open=True)
         store = Store(connect(settings), settings)
         with redis.Redis.from_url(server.url, protocol=2) as client:
-            Scenery(store, Clock(client, settings)).furnish()
+            scenery = Scenery(store, Clock(client, settings))
+            scenery.furnish()
         with WebProcess(Path(folder), settings) as web:
-            yield web, store
+            yield web, scenery
             web.terminate()
         store.close()
 
@@ -45,6 +47,14 @@ def pages(store: Store) -> dict[str, str]:
     letter = store.inspect.dead_letters(queue="mail", limit=1).items[0]
     running = next(task for task in store.inspect.tasks(queue="reports").items if task.status == "running")
     return {
+        "overview": "/",
+        "queues": "/queues",
+        "queue": "/queues/images",
+        "workers": "/workers",
+        "dead-letters": "/dead-letters",
+        "periodic": "/periodic",
+        "activity": "/activity",
+        "system": "/system",
         "tasks": "/tasks",
         "tasks-search": '/tasks?q=status:dead_lettered error:"timed out" sinc:1h',
         "task-dead": f"/tasks/{letter.task_id}?queue=mail",
@@ -60,16 +70,17 @@ def take(browser: Browser, origin: str, name: str, path: str) -> None:
         page.goto(origin + path)
         if page.locator("#live-state").count():
             page.wait_for_selector('[data-state="live"]')
-        page.screenshot(path=TARGET / f"{name}-{look}.png")
+        page.screenshot(path=TARGET / f"{name}-{look}.png", full_page=FULL)
         context.close()
 
 
 def main(only: list[str]) -> None:
     """All pictures, or those whose names are given."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    with deployment() as (web, store), browser() as chromium:
-        for name, path in pages(store).items():
+    with deployment() as (web, scenery), browser() as chromium:
+        for name, path in pages(scenery.store).items():
             if not only or name in only:
+                scenery.beat()
                 take(chromium, f"http://localhost:{web.port}", name, path)
 
 

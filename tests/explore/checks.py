@@ -3,10 +3,11 @@
 from collections import Counter
 
 from dtq_engine.model import FINAL, TaskStatus
-from tests.explore.promises import Known, Promises, expect
+from tests.explore.promises import SLACK_MS, Known, Promises, expect
 from tests.explore.snapshot import LETTERS, Entry, Record, Snapshot
 
 STATUS_OF = {letter: status for status, letter in LETTERS.items()}
+DAY_MS = 86_400_000
 COUNTED = {
     "submitted",
     "started",
@@ -44,6 +45,7 @@ def check(now: Snapshot, promises: Promises, log: Counter[str]) -> None:
     _check_dead_letters(now, promises)
     _check_counters(now, promises, log)
     _check_wakes(now, promises)
+    _check_periodic(now, promises)
 
 
 def _check_existence(now: Snapshot, promises: Promises) -> None:
@@ -193,6 +195,23 @@ def _check_counters(now: Snapshot, promises: Promises, log: Counter[str]) -> Non
     expect(waits == started, "each start is one observation of waiting", waits, started)
     unlike = {kind: (log[kind], promises.events[kind]) for kind in LOGGED if log[kind] != promises.events[kind]}
     expect(not unlike, "events show each transition once (logged, happened)", unlike)
+
+
+def _check_periodic(now: Snapshot, promises: Promises) -> None:
+    """The periodic task is as it was left, and stays for a day once it was removed."""
+    known, fields = promises.periodic, now.periodic.get("beat")
+    if fields is None and known is not None and known.removed:
+        age_ms = promises.elapsed_ms - known.removed_at_ms + SLACK_MS
+        expect(age_ms >= DAY_MS, "what was removed is shown for a day", age_ms)
+        promises.periodic = None
+        return
+    expect((fields is None) == (known is None), "a periodic task is there while it is wanted", fields, known)
+    if fields is not None and known is not None:
+        written = (int(fields["at"]), "paused" in fields, "removed" in fields, fields["digest"])
+        promised = (known.at_ms, known.paused, known.removed, known.definition.digest)
+        expect(written == promised, "a periodic task is as it was left", written, promised)
+        ttl = now.ttl["periodic beat"]
+        expect((ttl > 0) == known.removed, "only what was removed expires", ttl)
 
 
 def _check_wakes(now: Snapshot, promises: Promises) -> None:

@@ -19,6 +19,7 @@ from dtq_engine.model import (
     Succeed,
     Transition,
 )
+from dtq_engine.periodic import next_turn
 from dtq_engine.policy import decide
 from tests.explore.calls.control import (
     CancelTask,
@@ -32,6 +33,7 @@ from tests.explore.calls.control import (
 )
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
+from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
 from tests.explore.damage import harm, hurt
 from tests.explore.stage import OLD_TYPES, TYPES, Stage
@@ -239,6 +241,34 @@ def watch_time_pass(stage: Stage) -> None:
     stage.send(Advance(stage.dice.choices(JUMPS_MS, JUMP_WEIGHTS)[0]))
 
 
+def define(stage: Stage) -> None:
+    """Workers with another definition of the periodic task start, or the last one that has it ends."""
+    _, tasks = known_here(stage.world.store)
+    if tasks and stage.dice.random() < 0.3:
+        stage.send(Withdraw(tasks[0]))
+    else:
+        stage.send(Define(stage.dice.choice(BEATS)))
+
+
+def tick(stage: Stage) -> None:
+    """A leader deals with the ticks that have come; another one may do so later by what it knew then."""
+    now_ms, tasks = known_here(stage.world.store)
+    for task in tasks:
+        turn = next_turn(task.definition.ticks, task.definition.catch_up, task.at_ms, now_ms)
+        if turn is not None:
+            stage.send(Deal(task, turn), late=True)
+
+
+def hold(stage: Stage) -> None:
+    """An operator pauses the periodic task, or resumes it."""
+    stage.send(Hold(stage.dice.random() < 0.4, stage.name("q")), late=True)
+
+
+def trigger(stage: Stage) -> None:
+    """An operator runs the periodic task now."""
+    stage.send(Trigger(stage.name("q")), late=True)
+
+
 def meet_again(stage: Stage) -> None:
     """A call that was under way all the time arrives once more."""
     stage.deliver_late()
@@ -267,6 +297,10 @@ OPERATIONS = (
     Operation(retire, 0.5),
     Operation(announce, 0.4),
     Operation(watch_time_pass, 5),
+    Operation(define, 0.7),
+    Operation(tick, 3),
+    Operation(hold, 0.8),
+    Operation(trigger, 0.5),
     Operation(meet_again, 2),
     Operation(hurt, 0, damage=1),
     Operation(harm, 0, damage=1),

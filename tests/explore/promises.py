@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from dtq_engine.config import Settings
 from dtq_engine.model import NewTask, TaskStatus
+from dtq_engine.periodic import Definition
 from tests.explore.snapshot import Snapshot
 
 GUARD_MS = 60_000
@@ -94,6 +95,22 @@ class Key:
 
 
 @dataclass(slots=True)
+class Periodic:
+    """The periodic task: its ticks up to `at_ms` have been dealt with."""
+
+    definition: Definition
+    at_ms: int
+    paused: bool = False
+    removed: bool = False
+    removed_at_ms: int = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs at its ticks."""
+        return not self.paused and not self.removed
+
+
+@dataclass(slots=True)
 class Promises:
     """All that one queue has promised. A call says which tasks it may change (`allow`); no other may change."""
 
@@ -104,6 +121,7 @@ class Promises:
     events: Counter[str] = field(default_factory=Counter)
     answers: dict[str, object] = field(default_factory=dict)
     claims: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    periodic: Periodic | None = None
     accepted: int = 0
     forgotten: int = 0
     leader_looks_ms: int = 0
@@ -125,6 +143,7 @@ class Promises:
             events=self.events.copy(),
             answers=dict(self.answers),
             claims=dict(self.claims),
+            periodic=None if self.periodic is None else replace(self.periodic),
             strays=set(self.strays),
             stray_members=set(self.stray_members),
             allowed={},

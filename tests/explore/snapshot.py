@@ -69,6 +69,7 @@ class Snapshot:
     idempotency: dict[str, Held] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     events: list[tuple[int, list[str]]] = field(default_factory=list)
+    periodic: dict[str, Record] = field(default_factory=dict)
     types: set[str] = field(default_factory=set)
     memos: set[str] = field(default_factory=set)
     wakes: int = 0
@@ -164,6 +165,9 @@ def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: A
             snapshot.events = list(_numbered(contents)) if isinstance(contents, list) else []
         case "counters":
             snapshot.counters = {name: int(number) for name, number in _pairs(contents).items()}
+        case "periodic":
+            snapshot.periodic |= {rest: _pairs(contents)} if rest else {}
+            snapshot.ttl[f"periodic {rest}"] = ttl
         case "types" | "claim" | "request" if ttl > 0:
             (snapshot.types if kind == "types" else snapshot.memos).add(rest)
         case _:

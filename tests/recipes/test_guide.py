@@ -14,6 +14,7 @@ import pytest
 
 from dtq_engine import Dtq, Settings
 from dtq_engine.task import Submitter
+from dtq_engine.timetable import Timetable
 from dtq_engine.worker import Worker
 from tests.recipes import guide
 
@@ -76,7 +77,7 @@ print("imported")
 """
 
 
-@pytest.mark.parametrize("method", [Dtq.task, Submitter.options])
+@pytest.mark.parametrize("method", [Dtq.task, Submitter.options, Timetable.__call__])
 def test_every_option_is_in_the_guide(method: object) -> None:
     options = set(inspect.signature(method).parameters) - {"self", "name"}  # type: ignore[arg-type]
     text = guide.GUIDE.read_text()

@@ -15,7 +15,7 @@ from dtq_engine.model import (
     Succeed,
     TaskStatus,
 )
-from tests.store.hand import error
+from tests.store.hand import Hand, error
 
 both = pytest.mark.both_servers
 
@@ -215,3 +215,20 @@ def test_a_task_that_expires_or_is_trimmed_of_time_tells_its_watchers(hand, stor
     with conn.listen([store.keys.done_channel("p1")]) as messages:
         hand.claim()
         assert messages.get(2) == (store.keys.done_channel("p1"), b"a expired")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 200])
+def test_dead_letters_of_a_type_are_found_page_by_page(hand, store, monkeypatch, limit):
+    monkeypatch.setattr("dtq_engine.store.inspect.LETTERS_PER_STEP", 3)
+    monkeypatch.setattr("dtq_engine.store.inspect.LETTER_STEPS", 2)
+    rare = Hand(store, "w2", types=("rare",))
+    for number in range(14):
+        worker, kind = (rare, "rare") if number % 7 in {0, 1} else (hand, "mail")
+        worker.end(worker.start(f"t{number}", type=kind), DeadLetter(error(), "permanent"))
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = store.inspect.dead_letters(type="rare", limit=limit, cursor=cursor)
+        assert len(page.items) <= limit
+        found += [letter.task_id for letter in page.items]
+        cursor, pages = page.cursor, pages + 1
+    assert found == ["t8", "t7", "t1", "t0"]

@@ -127,6 +127,47 @@ def test_a_tick_that_is_dealt_with_again_does_nothing(fleet, hand, store, to_the
     assert len(claimed(hand)) == 1
 
 
+@pytest.mark.drains
+def test_a_tick_that_has_not_come_is_refused(fleet, hand, store):
+    task = fleet.start(MAIL)
+    assert task.next_ms is not None
+    assert store.agenda.deal(task, Turn(task.next_ms, runs=True)) is False
+    assert hand.claim() == []
+
+
+@pytest.mark.drains
+def test_a_tick_that_comes_again_after_hours_finds_its_task(fleet, hand, clock, store, to_the_tick):
+    fleet.start(replaced(every_ms=300 * MINUTE_MS))
+    to_the_tick()
+    fleet.lead()
+    (claim,) = claimed(hand)
+    clock.advance(-4 * 3600)
+    fleet.lead()
+    to_the_tick()
+    fleet.lead()
+    assert hand.claim() == []
+    assert store.inspect.get(claim.task_id).status == "succeeded"
+    assert store.periodic.get("mail").last_task == claim.task_id
+
+
+@pytest.mark.drains
+def test_a_leader_that_knows_an_old_definition_only_does_nothing_by_it(fleet, hand, store, to_the_tick):
+    old = fleet.start(MAIL)
+    fleet.start(replaced(payload='{"to":"bob"}'))
+    tick = to_the_tick()
+    assert store.agenda.deal(old, Turn(tick, runs=True)) is False
+    fleet.lead()
+    assert [claim.payload for claim in claimed(hand)] == [b'{"to":"bob"}']
+
+
+def test_what_a_lost_list_of_queues_hides_is_found_again_by_the_leader(fleet, store, client):
+    fleet.start(MAIL)
+    client.srem(store.keys.queues(), "default")
+    assert store.periodic.list() == []
+    fleet.lead()
+    assert [each.name for each in store.periodic.list()] == ["mail"]
+
+
 @both
 @pytest.mark.drains
 def test_each_of_some_ticks_that_are_a_little_late_has_its_task(fleet, hand, clock):
@@ -204,6 +245,25 @@ def test_a_full_queue_does_not_keep_a_tick_out(make_store, hand, clock):
         clock.advance(60)
         fleet.lead()
     assert fleet.store.inspect.queue("default").waiting == 3
+
+
+def test_on_a_full_server_a_tick_waits_until_there_is_room(make_server, store_at, settings):
+    store = store_at(make_server(maxmemory="64mb", maxmemory_policy="noeviction").url)
+    fleet, clock = Fleet(store), Clock(store.connection.client, settings)
+    fleet.start(MAIL)
+    clock.advance(60)
+    store.connection.client.config_set("maxmemory", "1mb")
+    fleet.ticker.turn("default")
+    assert store.inspect.queue("default").waiting == 0
+    next_ms = store.periodic.get("mail").next_ms
+    assert next_ms is not None
+    assert next_ms <= store.agenda.of("default").now_ms
+    store.periodic.pause("mail")
+    store.periodic.resume("mail")
+    store.connection.client.config_set("maxmemory", "64mb")
+    clock.advance(60)
+    fleet.ticker.turn("default")
+    assert store.inspect.queue("default").waiting == 1
 
 
 @pytest.mark.drains

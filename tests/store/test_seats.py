@@ -1,5 +1,6 @@
 """How many sockets one process opens, and what becomes of calls that wait for one."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -24,9 +25,12 @@ def test_no_more_sockets_are_opened_than_the_settings_allow(own_server, settings
 
 
 def test_who_waits_while_others_are_answered_is_not_told_that_redis_is_away(settings, monkeypatch):
-    monkeypatch.setattr("dtq_engine.connection.SEAT_S", 0.05)
+    monkeypatch.setattr("dtq_engine.connection.SEAT_S", 0.5)
     connection = connect(replace(settings, redis_connections=1))
-    with ThreadPoolExecutor(20) as threads:
-        calls = [threads.submit(connection.once, "PING") for _ in range(500)]
-        assert {call.result() for call in calls} == {b"PONG"}
+    some_time = "local n = 0; for i = 1, 2e6 do n = n + i end return 7"
+    with ThreadPoolExecutor(40) as threads:
+        began = time.monotonic()
+        calls = [threads.submit(connection.once, "EVAL", some_time, 0) for _ in range(40)]
+        assert {call.result() for call in calls} == {7}
+    assert time.monotonic() - began > 0.5
     connection.close()

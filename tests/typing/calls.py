@@ -210,6 +210,27 @@ def watch(tasks: list[NewTask]) -> Iterator[None]:
     yield
 
 
+@app.periodic("0 3 * * *", tz="Europe/Berlin", catch_up="once")
+@app.periodic(every=3600, jitter=1.5, arguments={"days": 7}, name="weekly")
+@app.task("report")
+def report(days: int = 1) -> str:
+    return str(days)
+
+
+def periodic_tasks_stay_what_they_were() -> None:
+    assert_type(report(2), str)
+    assert_type(report.submit(days=2), Handle[str])
+    report.submit("2")  # type: ignore[arg-type]
+
+
+def wrong_periodic_tasks() -> None:
+    @app.periodic("0 3 * * *")  # type: ignore[type-var]
+    def no_task_yet() -> None: ...
+
+    app.periodic("0 3 * * *", catch_up="all")  # type: ignore[arg-type]
+    print(no_task_yet)
+
+
 def hooks_stay_what_they_were() -> None:
     kept: Callable[[WorkerInfo], None] = begin
     also: Callable[[TaskContext], Iterator[None]] = around

@@ -12,7 +12,8 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 # A module imports from its own layer and from lower ones. A package stands for all its modules.
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
-    {"policy", "periodic", "validate", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors", "logs", "strict"},
+    {"policy", "periodic", "validate", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
+    | {"logs", "strict"},
     {"addresses", "cluster", "links", "subscription", "connection", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}

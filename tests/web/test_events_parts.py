@@ -3,16 +3,19 @@
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from werkzeug.datastructures import MultiDict
 
 from dtq_engine import Event, EventGap
 from webapp.events import outbox as outboxes
 from webapp.events.messages import EVENTS, SIZE, TERMINAL, Note, digest, dropped, hello
 from webapp.events.outbox import RESTART, TOO_SLOW, DigestBox, EventBox, Outbox, outbox_for
-from webapp.events.query import Mode, Query
+from webapp.events.query import PARAMETERS, Mode, Query
 from webapp.problems import Problem
 
 
@@ -135,6 +138,14 @@ def test_what_cannot_be_asked_for_is_named_with_what_can(given, parameter, hint)
     assert (refused.value.status, refused.value.code) == (400, "INVALID_PARAMETER")
     assert refused.value.more["parameter"] == parameter
     assert hint in refused.value.detail
+
+
+@given(st.lists(st.tuples(st.sampled_from([*PARAMETERS, "x"]) | st.text(), st.text() | st.from_regex(r"[a-z]+:\d+"))))
+def test_whatever_is_asked_is_understood_or_refused(given):
+    with suppress(Problem):
+        asked = Query.of(MultiDict(given))
+        assert {parameter for parameter, _ in given} <= set(PARAMETERS)
+        asked.wants(event())
 
 
 # How it is written

@@ -146,10 +146,10 @@ def test_no_more_may_wait_than_leave_threads_for_the_rest(make_web, hand):
     hand.submit("t1", "t2")
     waiter = threading.Thread(target=lambda: client_of(web, "submit").get(f"{TASKS}/t1?wait=30"))
     waiter.start()
+    channels(hand)
     api = client_of(web, "submit")
-    wait_until(lambda: api.get(f"{TASKS}/t2?wait=0.01").status_code == 503)
     answer = api.get(f"{TASKS}/t2?wait=0.01")
-    assert (answer.json["code"], answer.headers["Retry-After"]) == ("TOO_MANY_WAITERS", "5")
+    assert (answer.status_code, answer.json["code"], answer.headers["Retry-After"]) == (503, "TOO_MANY_WAITERS", "5")
     assert api.get(f"{TASKS}/t2").status_code == 200
     hand.end(hand.claim_one("t1"))
     waiter.join(10)

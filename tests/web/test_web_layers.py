@@ -11,6 +11,7 @@ from webapp.rights import allowed_by
 WEBAPP = Path(__file__).parents[2] / "webapp"
 PUBLIC_MODULES = {
     "dtq_engine",
+    "dtq_engine.cli.findings",
     *(f"dtq_engine.{name}" for name in ("cursors", "logs", "metrics", "operator_shapes", "shapes", "strict")),
 }
 MODULES = sorted(WEBAPP.rglob("*.py"))

@@ -25,9 +25,7 @@ ROOT = Path(__file__).parents[2]
 class WebProcess:
     """One gunicorn with its workers, on a free port of this machine."""
 
-    def __init__(
-        self, directory: Path, settings: Settings, *, workers: int = 1, key: str = "", port: int = 0
-    ) -> None:
+    def __init__(self, directory: Path, settings: Settings, *, workers: int = 1, key: str = "", port: int = 0) -> None:
         self.port = port or free_port()
         self.key = key
         self._readers: list[Reader] = []

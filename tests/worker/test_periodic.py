@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_a_week_with_two_changes_of_the_clock_and_dying_leaders_has_each_tick_on
             members.remove(doomed)
             kills += 1
             members.append(crew.start(ready=False))
-        wait_until(lambda moment=moment: is_done(store, moment), 30)
+        wait_until(partial(is_done, store, moment), 30)
     assert kills >= 4
     tasks = every_task(store)
     assert Counter(f"{each.headers['dtq-periodic']} {each.headers['dtq-tick']}" for each in tasks) == expected()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from flask import Blueprint, Response
 
-from dtq_engine import InvalidCursor
+from dtq_engine import AuditEntry, InvalidCursor
 from dtq_engine.operator_shapes import EventShape, action_shape, event_shape
 from webapp.answers import reply
 from webapp.api import paging
@@ -71,16 +71,19 @@ def events(query: EventsQuery) -> Response:
 )
 def audit(query: AuditQuery) -> Response:
     """Actions on queues and their tasks, as far back as the log reaches."""
-    store = web().app.store
-    marks = _read(query.cursor, str, lambda mark: _ENTRY(mark) is not None)
-    sources = [store.events.audit(queue, query.limit + 1, marks.get(queue)) for queue in _queues(query.queue)]
-    merged = list(islice(heapq.merge(*sources, key=lambda entry: -entry.ts_ms), query.limit + 1))
-    page = merged[: query.limit]
+    entries, cursor = latest_actions(_queues(query.queue), query.limit, query.cursor)
+    actions = [action_shape(entry) for entry in entries]
+    return reply(ActionPage(actions=actions, cursor=cursor), headers=paging.link(cursor))
+
+
+def latest_actions(queues: Iterable[str], limit: int, cursor: str | None) -> tuple[list[AuditEntry], str | None]:
+    """What operators did in these queues, newest first, and where to go on. Raises InvalidCursor."""
+    marks = _read(cursor, str, lambda mark: _ENTRY(mark) is not None)
+    sources = [web().app.store.events.audit(queue, limit + 1, marks.get(queue)) for queue in queues]
+    merged = list(islice(heapq.merge(*sources, key=lambda entry: -entry.ts_ms), limit + 1))
+    page = merged[:limit]
     marks |= {entry.queue: entry.entry for entry in page}
-    cursor = _written(marks) if len(merged) > query.limit else None
-    return reply(
-        ActionPage(actions=[action_shape(entry) for entry in page], cursor=cursor), headers=paging.link(cursor)
-    )
+    return page, _written(marks) if len(merged) > limit else None
 
 
 def _queues(queue: str | None) -> Iterable[str]:

@@ -1,7 +1,8 @@
 """Dead letters: listing them, giving them a new life, discarding them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Literal
 
 from flask import Blueprint, Response
 
@@ -30,16 +31,10 @@ from webapp.state import web
 
 blueprint = Blueprint("letters", __name__)
 
-ROW_BUDGET = 1000
-"""How many letters one page may look at; a filter that matches less often gives short pages."""
-
 PATIENCE_S = 20.0
 """How long one call goes on: routers cut requests that take much longer."""
 
 MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_RECORD")
-
-Act = Callable[[str, str], None]
-"""What is done to the task of a letter, by its id and queue."""
 
 
 @blueprint.get("/dlq")
@@ -54,15 +49,11 @@ Act = Callable[[str, str], None]
 )
 def index(query: LettersQuery) -> Response:
     """Dead letters that match all filters."""
-    found: list[DeadLetterShape] = []
-    cursor, looked = query.cursor, 0
-    while len(found) < query.limit and looked < ROW_BUDGET:
-        page = web().app.store.inspect.dead_letters(queue=query.queue, limit=query.limit - len(found), cursor=cursor)
-        found += [_shape(each) for each in page.items if query.type in {None, each.type}]
-        cursor, looked = page.cursor, looked + max(1, len(page.items))
-        if cursor is None:
-            break
-    return reply(DeadLetterPage(dead_letters=found, cursor=cursor), headers=paging.link(cursor))
+    page = web().app.store.inspect.dead_letters(
+        queue=query.queue, type=query.type, limit=query.limit, cursor=query.cursor
+    )
+    letters = [_shape(each) for each in page.items]
+    return reply(DeadLetterPage(dead_letters=letters, cursor=page.cursor), headers=paging.link(page.cursor))
 
 
 @blueprint.post("/dlq/<task_id>/requeue")
@@ -117,33 +108,28 @@ def _bulk(summary: str, role: Role) -> Operation:
 @endpoint(_bulk("Give dead tasks a new life", Role.OPERATOR))
 def requeue_many(body: LettersBody) -> Response:
     """Those that match, newest first; call it again while it is not `complete`."""
-
-    def act(task_id: str, queue: str) -> None:
-        web().app.store.control.requeue(task_id, queue=queue, **doer(body.reason))
-
-    return reply(_apply(body, act))
+    return reply(apply_to(body, "requeue"))
 
 
 @blueprint.post("/dlq/purge")
 @endpoint(_bulk("Remove dead letters for good", Role.ADMIN))
 def purge(body: LettersBody) -> Response:
     """Those that match, newest first; call it again while it is not `complete`."""
-
-    def act(task_id: str, queue: str) -> None:
-        web().app.store.control.discard(task_id, queue=queue, **doer(body.reason))
-
-    return reply(_apply(body, act))
+    return reply(apply_to(body, "discard"))
 
 
-def _apply(body: LettersBody, act: Act) -> BulkAnswer:
+def apply_to(body: LettersBody, verb: Literal["requeue", "discard"]) -> BulkAnswer:
+    """Do a verb to the letters that match, as many as one request has time for."""
     if body.queue is None and body.type is None and body.all is not True:
         raise Problem(400, "INVALID_FILTER", "Say which dead letters: give queue or type, or all: true.")
+    control = web().app.store.control
+    act = control.requeue if verb == "requeue" else control.discard
     done, refused, ends = 0, list[Refusal](), time.monotonic() + PATIENCE_S
     for letter in _matching(body):
-        if done + len(refused) >= body.limit or time.monotonic() > ends:
+        if done >= body.limit or time.monotonic() > ends:
             return BulkAnswer(done=done, refused=refused, complete=False)
         try:
-            act(letter.task_id, letter.queue)
+            act(letter.task_id, queue=letter.queue, **doer(body.reason))
             done += 1
         except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord, RedisDamaged) as error:
             refused.append(_refusal(letter.task_id, error))
@@ -154,8 +140,8 @@ def _matching(body: LettersBody) -> Iterator[DeadLetterEntry]:
     """The letters that match, newest first. One that dies again meanwhile is newer, and so is not met twice."""
     cursor: str | None = None
     while True:
-        page = web().app.store.inspect.dead_letters(queue=body.queue, limit=200, cursor=cursor)
-        yield from (letter for letter in page.items if body.type in {None, letter.type})
+        page = web().app.store.inspect.dead_letters(queue=body.queue, type=body.type, limit=200, cursor=cursor)
+        yield from page.items
         cursor = page.cursor
         if cursor is None:
             return

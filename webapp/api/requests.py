@@ -35,7 +35,9 @@ TaskId = Annotated[
 ]
 Reason = Annotated[str, Meta(max_length=500, description="Kept in the audit log.", examples=["ordered twice"])]
 Limit = Annotated[int, Meta(ge=1, le=200, description="At most this many.")]
-Cursor = Annotated[str, Meta(max_length=6000, description="Goes on where a page ended: its `cursor`.")]
+Cursor = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,6000}$(?!\n)", description="Goes on where a page ended: its `cursor`.")
+]
 Wait = Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the task to end.", examples=[30])]
 
 

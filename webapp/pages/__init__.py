@@ -2,9 +2,26 @@
 
 from flask import Blueprint
 
-from webapp.pages import assets, login, problems, render, task, tasks, verbs
+from webapp.pages import (
+    activity,
+    assets,
+    letters,
+    login,
+    overview,
+    periodic,
+    problems,
+    queues,
+    render,
+    system,
+    task,
+    tasks,
+    verbs,
+    workers,
+)
 
-PARTS = (assets, problems, login, tasks, verbs, task)
+PARTS = (
+    assets, problems, login, overview, tasks, verbs, task, letters, queues, workers, periodic, activity, system,
+)  # fmt: skip
 
 
 def blueprint() -> Blueprint:

@@ -18,6 +18,9 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "pause": ("The queue is paused: what runs goes on, nothing else starts.", ""),
     "resume": ("The queue goes on.", ""),
     "purge": ("One waiting task was cancelled.", "{:,} waiting tasks were cancelled."),
+    "pause-periodic": ("The periodic task is paused: its ticks pass without a task.", ""),
+    "resume-periodic": ("The periodic task goes on from its next tick.", ""),
+    "trigger": ("This task was made now, out of turn.", ""),
     "none": ("Nothing was selected: tick some tasks first.", ""),
 }
 """By what was done: of one, and of many."""

@@ -25,6 +25,7 @@ class TaskQuery:
 
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[str, ...] = ()
+    fixed: TaskStatus | None = None
 
     @classmethod
     def read(cls, line: str) -> Self:
@@ -37,6 +38,10 @@ class TaskQuery:
             else:
                 problems.append(problem)
         return cls(given, tuple(problems))
+
+    def of(self, status: TaskStatus) -> Self:
+        """The query on a page that shows one status only, whatever the line says."""
+        return replace(self, fixed=status, given={word: each for word, each in self.given.items() if word != "status"})
 
     @property
     def line(self) -> str:
@@ -51,7 +56,7 @@ class TaskQuery:
     @property
     def status(self) -> TaskStatus | None:
         """The status asked for."""
-        return TaskStatus(self.given["status"]) if "status" in self.given else None
+        return self.fixed or (TaskStatus(self.given["status"]) if "status" in self.given else None)
 
     @property
     def queue(self) -> str | None:

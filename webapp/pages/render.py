@@ -26,7 +26,7 @@ def set_up(state: BlueprintSetupState) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"url_for": url_for, "asset": asset, "Role": Role, "has_page": _has_page}
+    environment.globals.update(url_for=url_for, asset=asset, Role=Role, has_page=_has_page)
     filters = (text.cut, text.number, text.size, text.span)
     environment.filters |= {each.__name__: each for each in filters}
     state.app.extensions["dtq.templates"] = environment

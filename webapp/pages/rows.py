@@ -21,16 +21,24 @@ class Found(Protocol):
     """What a search of the store finds."""
 
     @property
-    def queue(self) -> str: ...
+    def queue(self) -> str:
+        """Where the task is."""
+        ...
+
     @property
-    def task_id(self) -> str: ...
+    def task_id(self) -> str:
+        """Its id."""
+        ...
+
     @property
-    def task(self) -> Task | None: ...
+    def task(self) -> Task | None:
+        """The task; None if its record is gone or damaged."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One task in a list; without a `task` its record is gone or damaged. `moved`: it is no longer what is asked for."""
+    """One task in a list; without a `task` its record is gone or damaged. `moved`: it is not what is asked for."""
 
     queue: str
     task_id: str

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import InvalidTask, NewTask, Task, TaskStatus, new_id
+from dtq_engine import InvalidTask, NewTask, RedisDamaged, Task, TaskStatus, new_id
 from dtq_engine.shapes import raw
 from webapp.api.waits import checked
-from webapp.pages.render import page
 from webapp.pages.notices import back
+from webapp.pages.render import page
 from webapp.pages.story import story
 from webapp.pages.tree import Tree
 from webapp.problems import Problem
@@ -140,5 +140,8 @@ def _result(task: Task) -> Tree | None:
 def _audit(task: Task) -> Sequence[Any]:
     if not who().holds(Role.OPERATOR):
         return ()
-    latest = web().app.store.events.audit(task.queue, AUDIT_LOOK)
+    try:
+        latest = web().app.store.events.audit(task.queue, AUDIT_LOOK)
+    except RedisDamaged:
+        return ()
     return [entry for entry in latest if entry.target == task.id][:20]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import QueueStats, TaskStatus
+from dtq_engine import QueueStats, Task, TaskStatus
 from webapp.api import paging
 from webapp.pages.query import EXAMPLE, LONGEST, TaskQuery
 from webapp.pages.render import page
@@ -17,7 +17,7 @@ from webapp.state import web
 blueprint = Blueprint("tasks", __name__)
 
 LIMIT = 50
-BUDGET = 1000
+BUDGET = 400
 """How many tasks one page looks at; a filter that fits fewer goes on by a link."""
 
 
@@ -29,6 +29,7 @@ class Listing:
     newer: int
     cursor: str | None
     looked: int
+    damaged: Sequence[str]
 
     @property
     def shown(self) -> str:
@@ -40,24 +41,33 @@ class Listing:
 @require(Role.VIEWER)
 def index() -> Response:
     """Tasks that match the query line, newest first."""
-    query = TaskQuery.read(request.args.get("q", ""))
-    cursor = request.args.get("cursor")
+    return list_page(TaskQuery.read(request.args.get("q", "")), "pages.tasks.index", "tasks/index.html")
+
+
+def list_page(query: TaskQuery, endpoint: str, template: str) -> Response:
+    """The tasks that a query asks for, as a page of their own."""
+
+    def link(word: str, value: str | None) -> str:
+        return url_for(endpoint, q=query.with_word(word, value) or None)
+
+    store, cursor = web().app.store, request.args.get("cursor")
     listing = _listing(query, cursor)
-    queues = web().app.store.inspect.queues()
+    queues = store.inspect.queues()
     counted = [query.queue] if query.queue in queues else queues
     return page(
-        "tasks/index.html",
+        template,
         live="tasks/_list.html",
         query=query,
         typed=request.args.get("q", "")[:LONGEST],
         example=EXAMPLE,
         listing=listing,
         cursor=cursor,
-        counts=_counts(web().app.store.stats.queues([each for each in counted if each])),
+        counts=_counts(store.stats.queues([each for each in counted if each])),
         queues=queues,
         time_of=time_of,
-        link=lambda word, value: url_for("pages.tasks.index", q=query.with_word(word, value)),
-        next_url=listing.cursor and url_for("pages.tasks.index", q=query.line, cursor=listing.cursor),
+        endpoint=endpoint,
+        link=link,
+        next_url=listing.cursor and url_for(endpoint, q=query.line or None, cursor=listing.cursor),
     )
 
 
@@ -78,8 +88,12 @@ def _listing(query: TaskQuery, cursor: str | None) -> Listing:
     if before := places(request.args.get("shown", "").split(" ")):
         known = set(before)
         newer = 0 if cursor else sum((each.queue, each.task_id) not in known for each in now)
-        rows = [row(each, each.task is None or not query.matches(seen(each.task))) for each in store.search.rows(before)]
-    return Listing(rows, newer, paging.shown(found.cursor), found.looked)
+        rows = [row(each, _moved(query, each.task)) for each in store.search.rows(before)]
+    return Listing(rows, newer, paging.shown(found.cursor), found.looked, found.damaged)
+
+
+def _moved(query: TaskQuery, task: Task | None) -> bool:
+    return task is None or not query.matches(seen(task))
 
 
 def _counts(stats: Sequence[QueueStats]) -> dict[TaskStatus, int]:

@@ -1,6 +1,6 @@
 """JSON as a tree to be folded: cut where it is long, wide or deep, so that no value makes a page slow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -58,7 +58,7 @@ class _Builder:
                 members = cast("dict[str, Any]", value)
                 return self._inner(name, "object", iter(members.items()), len(members), depth)
             case list():
-                items = cast("list[Any]", value)
+                items = cast("Sequence[Any]", value)
                 return self._inner(name, "list", ((str(at), item) for at, item in enumerate(items)), len(items), depth)
             case str():
                 return Node(name, "string", value[:LONGEST], size=len(value), more=max(0, len(value) - LONGEST))

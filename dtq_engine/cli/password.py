@@ -1,0 +1,35 @@
+"""`dtq hash-password`: what DTQ_USERS names a person by."""
+
+import click
+
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.options import common
+from dtq_engine.operator_shapes import PasswordShape
+
+SHORTEST = 8
+
+
+@click.command("hash-password", short_help="Print the hash of a password, for DTQ_USERS.")
+@click.option("--password", prompt=True, hide_input=True, confirmation_prompt=True, help="Asked for if left out.")
+@common
+@click.pass_obj
+def hash_password(console: Console, password: str) -> int:
+    """Print the Argon2 hash of a password, to be used in DTQ_USERS.
+
+    \b
+    Example:
+      dtq hash-password
+      export DTQ_USERS='alice:operator:$argon2id$v=19$…'      # in single quotes: a shell reads $ otherwise
+    """
+    if len(password) < SHORTEST:
+        raise click.UsageError(f"The password is too short: use at least {SHORTEST} characters.")
+    try:
+        from argon2 import PasswordHasher  # only where the web process is installed, which alone checks passwords
+    except ImportError:
+        raise click.UsageError("Hashing needs the package argon2-cffi: pip install 'dtq[web]'.") from None
+    hashed = PasswordHasher().hash(password)
+    if console.json:
+        console.emit(PasswordShape(hashed))
+    else:
+        console.say(hashed)
+    return 0

@@ -1,0 +1,33 @@
+"""The hash of a password, as DTQ_USERS wants it."""
+
+import pytest
+from argon2 import PasswordHasher
+from click.testing import CliRunner
+
+from dtq_engine.cli.console import Console
+from dtq_engine.cli.root import root
+from dtq_engine.config import Settings
+
+
+def run(*arguments: str, typed: str = "") -> tuple[int, str]:
+    ran = CliRunner().invoke(root, ["hash-password", *arguments], obj=Console(), input=typed)
+    return ran.exit_code, ran.output
+
+
+def test_a_password_is_asked_for_twice_and_its_hash_can_be_set():
+    code, said = run(typed="correct horse\ncorrect horse\n")
+    hashed = said.strip().splitlines()[-1]
+    assert code == 0
+    assert "correct horse" not in said
+    assert PasswordHasher().verify(hashed, "correct horse")
+    settings = Settings.from_env({"DTQ_USERS": f"alice:operator:{hashed}", "DTQ_SECRET_KEY": "k" * 32})
+    assert settings.users == (f"alice:operator:{hashed}",)
+
+
+@pytest.mark.parametrize("typed", ["short\nshort\n", "\n\n"])
+def test_a_short_password_is_refused(typed):
+    assert run(typed=typed)[0] != 0
+
+
+def test_two_passwords_that_differ_are_asked_for_again():
+    assert "do not match" in run(typed="correct horse\nwrong horse\n")[1]
