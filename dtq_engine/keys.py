@@ -81,6 +81,10 @@ class Keys:
         """Set: the task types that a build of workers knows."""
         return f"{self.prefix}:types:{{{queue}}}:{digest}"
 
+    def builds(self, queue: str) -> str:
+        """Sorted set: the digests of the builds of workers that live, by the ms when their types lapse."""
+        return f"{self.prefix}:builds:{{{queue}}}"
+
     def claim(self, queue: str, worker: str, token: str) -> str:
         """String: the ids of one claim, for when it is sent again."""
         return f"{self.prefix}:claim:{{{queue}}}:{worker}:{token}"
@@ -93,9 +97,9 @@ class Keys:
         """Hash: one periodic task; `lua/define.lua` lists its fields."""
         return f"{self.periodic(queue)}:{name}"
 
-    def request(self, queue: str, request: str) -> str:
-        """String: the answer to an operator's request, for when it is sent again."""
-        return f"{self.prefix}:request:{{{queue}}}:{request}"
+    def request(self, queue: str, verb: str, target: str, request: str) -> str:
+        """String: the answer to an operator's request about a task or queue, for when it is sent again."""
+        return f"{self.prefix}:request:{{{queue}}}:{verb}:{target}:{request}"
 
     def pulse(self, queue: str) -> str:
         """String: when heartbeats or reapers last saw Redis' clock, and when it last stood still."""

@@ -109,6 +109,7 @@ class SubmitOutcome(StrEnum):
     DUPLICATE = "duplicate"
     MISMATCH = "mismatch"
     FULL = "full"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from dtq_engine.model import (
     WasCancelled,
 )
 
+LONGEST_MS = 10**15
 RESTART_LIMIT = 20
 """How often a task may be given back or lost in a row before it counts as the cause."""
 
@@ -61,7 +62,8 @@ def backoff_ms(policy: RetryPolicy, attempt: int, luck: float) -> int:
 
     min(max, base * 2^(attempt - 1)) * (1 + jitter * luck), never negative.
     """
-    delay = min(policy.max_delay_ms, policy.base_delay_ms << max(0, attempt - 1))
+    # The last two are bounds for damaged records only, whose numbers may have any number of digits.
+    delay = min(policy.max_delay_ms, policy.base_delay_ms << min(64, max(0, attempt - 1)), LONGEST_MS)
     return max(0, round(delay * (1 + policy.jitter * luck)))
 
 

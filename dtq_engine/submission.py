@@ -104,6 +104,11 @@ def _judge(task: NewTask, receipt: Receipt, settings: Settings) -> Answer:
                 f"queue {task.queue} holds {settings.max_queue_depth} tasks and takes no more: "
                 f"submit again later, add workers, or raise DTQ_MAX_QUEUE_DEPTH."
             )
+        case SubmitOutcome.DAMAGED:
+            return RedisDamaged(
+                f"the record of task {task.id}, its idempotency key, or the place in queue {task.queue} where it would "
+                f"wait holds something else: see which with `dtq doctor`, and restore it or delete it."
+            )
         case SubmitOutcome.MISMATCH:
             return IdempotencyMismatch(
                 f"idempotency key {task.idempotency_key!r} was used for task {receipt.id} with another type or "

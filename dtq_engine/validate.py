@@ -57,6 +57,11 @@ def check_queue(queue: object, allowed: tuple[str, ...] | None = None) -> str:
     return queue
 
 
+def is_queue(name: str) -> bool:
+    """Whether a queue may be called so."""
+    return _QUEUE(name) is not None
+
+
 def check_type(name: object) -> str:
     """`name`, or InvalidTask if it cannot name a task type."""
     if not isinstance(name, str) or not _TYPE(name):
@@ -122,9 +127,10 @@ def flag(field: str, value: object) -> bool:
 
 def names(field: str, value: object) -> tuple[str, ...]:
     """`value`, or InvalidTask unless it is a tuple of names."""
+    refusal = InvalidTask(field, f'{field} cannot be {_shown(value)}: use a tuple of names, such as ("card",).')
     given = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (None,)
     if not all(isinstance(each, str) and each for each in given):
-        raise InvalidTask(field, f'{field} cannot be {_shown(value)}: use a tuple of names, such as ("card",).')
+        raise refusal
     return cast("tuple[str, ...]", given)
 
 

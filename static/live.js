@@ -55,6 +55,7 @@
     };
     socket.onclose = () => {
       connected = false;
+      changed = true; // Asking tells whether the server is gone too.
       const wait = Math.min(RETRY_MOST_MS, RETRY_MS * 2 ** retries++) * (0.5 + Math.random());
       setTimeout(connect, wait);
       show();

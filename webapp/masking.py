@@ -51,7 +51,7 @@ def _masked(value: Any, names: Collection[str]) -> Any:
             members = cast("dict[str, Any]", value)
             return {name: MASK if name in names else _masked(inner, names) for name, inner in members.items()}
         case list():
-            return [_masked(inner, names) for inner in cast("list[Any]", value)]
+            return [_masked(inner, names) for inner in cast("list[object]", value)]
         case _:
             return value
 
@@ -71,7 +71,7 @@ def _texts(value: Any, names: Collection[str], *, inside: bool) -> Iterator[str]
             for name, inner in cast("dict[str, Any]", value).items():
                 yield from _texts(inner, names, inside=inside or name in names)
         case list():
-            for inner in cast("list[Any]", value):
+            for inner in cast("list[object]", value):
                 yield from _texts(inner, names, inside=inside)
         case None | bool():
             return

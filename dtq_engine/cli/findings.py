@@ -28,6 +28,8 @@ DAMAGE: Mapping[str, str] = {
     "time_to_live": "a finished task that would be kept for ever",
     "member_without_record": "a place in a schedule or list without a task",
     "stray_delivery": "a delivery that leads to no task, and that no worker gets",
+    "group": "a band whose group is ahead of it, so that no worker is given what comes",
+    "letter_without_task": "a dead letter without its task",
     "idempotency_key": "an idempotency key without a task",
     "queue": "a queue that the list of queues lacks",
 }

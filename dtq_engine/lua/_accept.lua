@@ -37,20 +37,22 @@ local function store_value(task, letter, field, value)
   if #value <= SMALL then
     task.fields[#task.fields + 1], task.fields[#task.fields + 2] = field, value
   else
-    redis.call('SET', satellite(letter, task.id), value)
-    task.satellites = (task.satellites or '') .. letter
+    task.satellites = task.satellites or {}
+    task.satellites[letter] = value
   end
 end
 
--- Write a task that was judged to be new. `detail` is for its event.
+-- Write a task that was judged to be new. `detail` is for its event. Only the delivery may be refused, so it comes
+-- first: nothing is left of a task that did not come in.
 local function accept(task, now, detail)
   store_value(task, 'p', 'd', task.payload)
   if task['+headers'] then store_value(task, 'h', 'h', task['+headers']) end
-  if task.i then redis.call('SET', idempotency_key(task.i), task['+print'] .. ' ' .. task.id .. ' L') end
   local more = {'t', task.type, 'r', task.p .. ' ' .. whole(now) .. ' ' .. task.limits, unpack(task.fields)}
-  if task.satellites then more[#more + 1], more[#more + 2] = 'S', task.satellites end
+  if task.satellites then more[#more + 1], more[#more + 2] = 'S', (task.satellites.p and 'p' or '') .. (task.satellites.h and 'h' or '') end
   if task['+expires'] then more[#more + 1], more[#more + 2] = 'z', whole(now + task['+expires']) end
   if task.due then park(task.id, KEY.schedule, 'P', task.due, unpack(more)) else push(task.id, task.p, unpack(more)) end
+  for letter, value in pairs(task.satellites or {}) do redis.call('SET', satellite(letter, task.id), value) end
+  if task.i then redis.call('SET', idempotency_key(task.i), task['+print'] .. ' ' .. task.id .. ' L') end
   label(task.type, true)
   count(task.type, 'submitted')
   event('TASK_QUEUED', task.id, {t = task.type}, detail or (task.due and 'delayed' or nil))

@@ -111,33 +111,46 @@ local function read(id)
   return record
 end
 
--- Fields are read through these where a damaged one would stop the script, and with it every other task.
-local function number(value) return tonumber(value) or 0 end
+-- Fields are read through these where a damaged one would stop the script, and with it every other task: one that says
+-- 'nan' as well, which Lua takes for a number that no table can be asked for.
+local function number(value, otherwise)
+  local found = tonumber(value)
+  return found and found == found and found or otherwise or 0
+end
 local function entry_of(record) return string.match(record.e or '', '^%d+%-%d+$') or '0-0' end
 local function letter_of(record) return string.match(record.E or '', '^%d+%-%d+$') end
 local function satellites_of(record) return string.gmatch(record.S or '', '[pher]') end
 
+-- A count that is written with `..`: Lua prints numbers of over 14 digits as 1e+15, which nobody could read back.
+local function counted(value) return math.min(number(value), 99999999999999) end
+
 -- The reverse of what read() does with an execution: the value of L.
 local function execution(record)
-  return (record.k or '-') .. ' ' .. number(record.a) .. ' ' .. number(record.f) .. ' ' .. (record.b or '0') .. ' ' .. (record.l or '0')
+  return (record.k or '-') .. ' ' .. counted(record.a) .. ' ' .. counted(record.f) .. ' ' .. (record.b or '0') .. ' ' .. (record.l or '0')
 end
 
 -- A record's limits: the last of its numbers is the timeout; its deadline follows from its start.
 local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d %d+ %d+ %d+ %d+ %d+ (%d+)$')) end
 local readable = {}
--- Whether priority, creation and limits can be read. Of the times that concern us each has 13 digits, so that the limits
--- begin with the 17th character; they are mostly alike.
+local TOO_LONG = string.rep('%d', 15)
+-- Whether priority, creation and limits (of up to 14 digits each) can be read. Of the times that concern us each has 13
+-- digits, so that the limits begin with the 17th character; they are mostly alike.
 local function is_readable(record)
   local asked = record.r or ''
   local limits = string.sub(asked, 17)
-  if readable[limits] == nil then readable[limits] = string.find(limits, '^%d+ %d+ %d+ %d+ %d+$') ~= nil end
+  if readable[limits] == nil then
+    readable[limits] = string.find(limits, '^%d+ %d+ %d+ %d+ %d+$') ~= nil and not string.find(limits, TOO_LONG)
+  end
   return readable[limits] and string.find(asked, '^%d %d%d%d%d%d%d%d%d%d%d%d%d%d ') ~= nil
 end
 local function deadline_of(record) return (tonumber(record.b) or 0) + (timeout_of(record) or 0) end
 
 -- Its priority as a digit, and when it was made, in ms; nil when it is none.
 local function band(record) return string.match(record.r or '', '^(%d) ') end
-local function created(record) return tonumber(string.sub(record.r or '', 3, 15)) end
+local function created(record)
+  local made = tonumber(string.sub(record.r or '', 3, 15))
+  return made == made and made or nil
+end
 
 -- As damaged(), for the streams of these records.
 local function damaged_bands(records)
@@ -326,16 +339,6 @@ local function describe(id, record)
   return out
 end
 
--- When Redis last came back after it stood still, by its own clock (0: not known to have). Reapers and
--- heartbeats call this every few seconds; a silence of over 10 s means that idle times count from now.
-local function pulse(real)
-  local last, resumed = string.match(text(KEY.pulse) or '', '^(%d+) (%d+)$')
-  last, resumed = tonumber(last), tonumber(resumed) or 0
-  if last and real - last > 10000 then resumed = real end
-  if not last or real - last > 1000 then redis.call('SET', KEY.pulse, whole(real) .. ' ' .. whole(resumed)) end
-  return resumed
-end
-
 -- Retention -------------------------------------------------------------------------------------------
 
 -- No finished task goes before this time, whatever the limits say: a submit or finalize that is sent again
@@ -395,7 +398,7 @@ local function trim_finished(state, now, looks)
   local index, passed_field = index_key(state), '_passed_' .. state
   local oldest = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
   if not oldest[1] then return 0 end
-  local passed = tonumber(redis.pcall('HGET', KEY.counters, passed_field) or 0) or 0
+  local passed = math.floor(math.max(0, math.min(number(redis.pcall('HGET', KEY.counters, passed_field)), 1e9)))
   if passed > 0 and tonumber(oldest[2]) <= now - conf().result_ms then passed = 0 end
   local excess = state == 'S' and redis.call('ZCARD', index) - conf().keep or 0
   if excess <= 0 and tonumber(oldest[2]) > now - conf().retention_ms then return 0 end
@@ -488,19 +491,24 @@ end
 -- Park a task that no worker here can run: 1 s, doubling up to 60 s; after the grace time it dies, unless it is
 -- a newer release's to judge.
 local function block(id, record, now, reason, grace_ms)
-  local since, times = tonumber(record.B) or now, tonumber(record.N) or 0
+  local since, times = math.min(number(record.B, now), now), number(record.N)
   if now - since > grace_ms and not is_newer(record) then return die(id, record, now, reason, reason) end
   park(id, KEY.blocked, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
 end
 
 -- Requests of operators: answered again when sent again, and audited where they act. -------------------
 
-local function remember(request, answer)
-  redis.call('SET', KEY.request .. ':' .. request, answer, 'PX', 120000)
-  return answer
+local memo
+-- What this request was answered before; one request may be for several verbs and targets, of which each has its own.
+local function remembered(verb, target, request)
+  memo = KEY.request .. ':' .. verb .. ':' .. target .. ':' .. request
+  return redis.call('GET', memo)
 end
 
-local function remembered(request) return redis.call('GET', KEY.request .. ':' .. request) end
+local function remember(answer)
+  redis.call('SET', memo, answer, 'PX', 120000)
+  return answer
+end
 
 local function audit(now, action, target, actor, reason, request, number)
   redis.pcall('XADD', KEY['stream:audit'], 'MAXLEN', '~', 10000, '*', 't', whole(now), 'action', action, 'target', target,

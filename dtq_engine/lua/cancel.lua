@@ -5,7 +5,7 @@
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('cancel', id, request)
 if before then return before end
 local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
@@ -18,14 +18,17 @@ local answer = 'cancelled'
 if record.s == 'R' then
   answer = 'requested'
   set(id, 'x', '1')
-  redis.pcall('PUBLISH', conf().channel .. ':control:' .. record.w, 'cancel ' .. id .. ' ' .. record.k)
+  -- Of a damaged record nobody knows whose it is: the holder's next heartbeat tells it.
+  if record.w and record.k then
+    redis.pcall('PUBLISH', conf().channel .. ':control:' .. record.w, 'cancel ' .. id .. ' ' .. record.k)
+  end
 else
   if record.s == 'Q' then ack(band(record), entry_of(record)) end
   flush_acks()
   if schedule_of(record.s) then redis.call('ZREM', schedule_of(record.s), id) end
   settle(id, record, 'C', now, nil, 'm', reason ~= '' and reason or 'cancelled')
 end
-remember(request, answer)
+remember(answer)
 audit(now, 'cancel', id, actor, reason, request)
 flush_ended(now)
 finish(now)

@@ -1,8 +1,9 @@
 -- claim: start up to `limit` waiting tasks, the most urgent first, oldest first within a priority.
 --
 -- Only a record whose `entry` is the delivered entry may start. On the way, tasks that waited too long
--- expire, tasks of types this worker's build lacks are blocked, and deliveries of anything else are dropped;
--- a delivery of a running task (a recreated group delivers it again) is left to its lease.
+-- expire, tasks of types this worker's build lacks are blocked (for a second at most where another living build has
+-- them: its workers are to get them), and deliveries of anything else are dropped; a delivery of a running task (a
+-- recreated group delivers it again) is left to its lease.
 --
 -- ARGV     [2] worker  [3] token, also this request's id  [4] limit  [5] lease ms  [6] digest of the known
 --          types  [7] grace ms before a blocked task dies
@@ -40,11 +41,23 @@ local function knows(type)
   return known[type]
 end
 
--- Why no worker of this build may run the record; nil when it may.
+local elsewhere = {}
+-- Whether another build of workers that live knows the type.
+local function knows_elsewhere(type)
+  if elsewhere[type] == nil then
+    elsewhere[type] = false
+    for _, digest in ipairs(redis.pcall('ZRANGE', KEY.builds, 0, -1)) do
+      if redis.pcall('SISMEMBER', KEY.types .. ':' .. digest, type) == 1 then elsewhere[type] = true end
+    end
+  end
+  return elsewhere[type]
+end
+
+-- Why no worker of this build may run the record; nil when it may. Then, whether those of another build may.
 local function obstacle(record)
   if is_newer(record) then return 'newer_record' end
   if not (record.t and is_readable(record)) then return 'undecodable_record' end
-  if not knows(record.t) then return 'unknown_task_type:' .. record.t end
+  if not knows(record.t) then return 'unknown_task_type:' .. record.t, knows_elsewhere(record.t) end
 end
 
 local reply, claimed = {'TASKS'}, {}
@@ -88,12 +101,15 @@ local function take(priority, entry, id)
   local record = id and read(id) or {}
   if record.s == 'R' and record.e == entry then return end
   if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
-  local why, expires = obstacle(record), tonumber(record.z)
+  local why, is_others = obstacle(record)
+  local expires = tonumber(record.z)
   if not why and not (expires and expires <= now and not record.b) then return start(id, record, entry) end
   if not is_sound() then return end
   ack(priority, entry)
   flush_acks()
-  if why then block(id, record, now, why, grace_ms) else settle(id, record, 'E', now) end
+  if is_others then park(id, KEY.blocked, 'B', now + 1000, 'm', why)
+  elseif why then block(id, record, now, why, grace_ms)
+  else settle(id, record, 'E', now) end
 end
 
 local function deliver(stream, want)

@@ -8,7 +8,7 @@
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('discard', id, request)
 if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
@@ -23,7 +23,7 @@ if is_known then redis.call('ZREM', index_key(record.s), id) end
 if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
 delete_task(id)
 count(record.t or '_other', 'discarded')
-remember(request, 'discarded')
+remember('discarded')
 audit(now, 'discard', id, actor, reason, request)
 finish(now)
 return 'discarded'

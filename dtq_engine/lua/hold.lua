@@ -5,7 +5,8 @@
 
 open()
 local request, actor, reason, name, pauses = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
-local before = remembered(request)
+local verb = pauses and 'pause_periodic' or 'resume_periodic'
+local before = remembered(verb, name, request)
 if before then return before end
 local now, key = now_ms(), KEY.periodic .. ':' .. name
 local bad = damaged(key, 'hash')
@@ -20,5 +21,5 @@ elseif paused then
   redis.call('HSET', key, 'at', whole(now))
   push_token(KEY['wake:schedule'])
 end
-audit(now, pauses and 'pause_periodic' or 'resume_periodic', name, actor, reason, request)
-return remember(request, pauses and 'paused' or 'resumed')
+audit(now, verb, name, actor, reason, request)
+return remember(pauses and 'paused' or 'resumed')

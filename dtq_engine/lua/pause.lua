@@ -5,7 +5,7 @@
 
 open()
 local request, actor, reason, span = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('pause', QUEUE, request)
 if before then return before end
 local now = now_ms()
 local note = {by = actor, reason = reason, since = now}
@@ -13,7 +13,7 @@ if span ~= '' then note['until'] = now + span end
 redis.call('SET', paused_key(), cjson.encode(note))
 if span ~= '' then redis.call('PEXPIRE', paused_key(), span) end
 redis.call('DEL', KEY.wake)
-remember(request, 'paused')
+remember('paused')
 audit(now, 'pause', QUEUE, actor, reason, request)
 finish(now)
 return 'paused'

@@ -1,7 +1,7 @@
 -- promote: make due tasks available: delayed ones, retries, and blocked ones for another look.
 --
 -- ARGV     [2] most tasks to move
--- Returns  how many members were dealt with, ms until the next one is due ('' when none waits)
+-- Returns  how many members were dealt with, ms until the next one is due ('' when none waits; a day at most)
 
 open()
 local now, room, moved = now_ms(), tonumber(ARGV[2]), 0
@@ -39,4 +39,4 @@ for _, schedule in ipairs({KEY.schedule, KEY['retry:schedule'], KEY.blocked}) do
   local head = redis.call('ZRANGE', schedule, 0, 0, 'WITHSCORES')
   if head[2] and (not next_due or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
 end
-return {moved, next_due and whole(math.max(0, next_due - now)) or ''}
+return {moved, next_due and whole(math.max(0, math.min(next_due - now, 86400000))) or ''}

@@ -9,7 +9,7 @@
 
 open()
 local request, actor, reason, delayed, place, passed = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local before = remembered(request)
+local before = remembered('purge', QUEUE, request)
 if before then return before end
 local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
@@ -67,7 +67,7 @@ if #found < 100 then
   end
 end
 local answer = cancelled .. ' ' .. place .. ' ' .. passed .. ' ' .. whole(since)
-remember(request, answer)
+remember(answer)
 if cancelled > 0 or ARGV[8] == '' then audit(now, 'purge', QUEUE, actor, reason, request, cancelled) end
 finish(now)
 return answer

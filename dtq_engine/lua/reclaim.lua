@@ -4,14 +4,33 @@
 -- is gone. A new token fences that worker here; the reaper has 10 s to finalize its decision, else the
 -- entry comes back. Deliveries of waiting tasks that nobody started are pushed again, strays are dropped.
 --
+-- A server that stood still has renewals to read that came meanwhile, and whose leases look expired until it has. So a
+-- call that was under way then does nothing at all, and the first one after it gives all leases their full time again.
+--
 -- ARGV     [2] reaper  [3] token  [4] priority and [5] entry to go on from ('9', '-' at first)
---          [6] most tasks to hand out  [7] idle ms of a delivery that was never started
--- Returns  next priority ('' at the end), next entry, then the tasks as claim returns them
+--          [6] most tasks to hand out  [7] the caller's lease in ms: idle time of a delivery that was never started
+--          [8] when it was sent, by this server's clock as far as the caller knows it  [9] most ms on the way
+--          [10] ms for which every exchange of the caller with Redis was quick
+-- Returns  the time by this server's clock, next priority ('' at the end), next entry, then the tasks as claim returns them
 
 open()
 local reaper, token, limit, unstarted_ms = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local now, real = now_ms(), raw_ms()
-local resumed = pulse(real)
+if real - tonumber(ARGV[8]) > tonumber(ARGV[9]) then return {whole(real), '', '-'} end
+
+-- When Redis last came back after it stood still, by its own clock (0: not known to have). That no reaper was heard of for
+-- a while tells of it, unless this caller knows better: without workers, or with many queues, nobody comes for long.
+local function pulse(steady_ms)
+  local last, resumed = string.match(text(KEY.pulse) or '', '^(%d+) (%d+)$')
+  last, resumed = tonumber(last), tonumber(resumed) or 0
+  local silence = last and real - last or 0
+  if silence > math.min(2000, unstarted_ms / 2) and silence > steady_ms then resumed = real end
+  if silence < 0 then resumed = math.min(resumed, real) end  -- the clock was set back
+  if not last or silence < 0 or silence > 100 then redis.call('SET', KEY.pulse, whole(real) .. ' ' .. whole(resumed)) end
+  return resumed
+end
+
+local resumed = pulse(tonumber(ARGV[10]))
 local priority, from, page = tonumber(ARGV[4]), ARGV[5], 100
 local stream = STREAM .. priority
 local reply = {}
@@ -19,7 +38,7 @@ local LONGEST_LEASE = 86400000  -- the setting's bound: a damaged record must no
 
 local function fence(id, record)
   if record.O ~= 'r' then
-    record.n, record.y = number(record.n) + 1, number(record.y) + 1
+    record.n, record.y = whole(number(record.n) + 1), whole(number(record.y) + 1)
     count(record.t or '_other', 'lease_expired')
   end
   record.f, record.l, record.k = number(record.f) + 1, 10000, token
@@ -47,8 +66,18 @@ local function consider(entry, idle)
   end
 end
 
-local pending = redis.pcall('XPENDING', stream, 'workers', 'IDLE', 1, from, '+', page)
-if pending.err then pending = {} end
+local function look()
+  local found = redis.pcall('XPENDING', stream, 'workers', 'IDLE', 1, from, '+', page)
+  return found.err and {} or found
+end
+
+-- Most queues are idle: they cost one call, and not one for each band.
+local pending = look()
+while #pending == 0 and priority > 0 do
+  priority, from = priority - 1, '-'
+  stream = STREAM .. priority
+  pending = look()
+end
 local last
 for _, item in ipairs(pending) do
   if #reply >= limit then break end
@@ -59,4 +88,4 @@ flush_acks()
 finish(now)
 local next_priority, next_entry = priority, last and '(' .. last
 if #pending < page and #reply < limit then next_priority, next_entry = priority - 1, '-' end
-return {next_priority >= 0 and whole(next_priority) or '', next_entry or '-', unpack(reply)}
+return {whole(real), next_priority >= 0 and whole(next_priority) or '', next_entry or '-', unpack(reply)}

@@ -55,5 +55,4 @@ for stream, items in pairs(renewals) do
   if not answer.err then for _, entry in ipairs(answer) do renewed[entry] = true end end
   for _, item in ipairs(items) do if not renewed[item.entry] then restore(stream, item) end end
 end
-pulse(raw_ms())
 return {lost, cancel}

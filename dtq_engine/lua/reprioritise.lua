@@ -5,7 +5,7 @@
 
 open()
 local id, request, actor, reason, priority = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local before = remembered(request)
+local before = remembered('reprioritise', id, request)
 if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
@@ -22,7 +22,7 @@ if record.s == 'Q' and band(record) ~= priority then
 else
   set(id, 'r', limits)
 end
-remember(request, 'moved')
+remember('moved')
 audit(now, 'reprioritise', id, actor, reason, request)
 finish(now)
 return 'moved'

@@ -5,7 +5,7 @@
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('requeue', id, request)
 if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
@@ -24,14 +24,15 @@ end
 local now = now_ms()
 redis.call('PERSIST', TASK .. id)
 for letter in satellites_of(record) do redis.call('PERSIST', satellite(letter, id)) end
-if holder then redis.call('SET', idempotency_key(record.i), print .. ' ' .. id .. ' L') end
+-- A key that has expired stands for it again; what it was given for is not known any more, so it matches everything.
+if record.i then redis.call('SET', idempotency_key(record.i), (print or '*') .. ' ' .. id .. ' L') end
 redis.call('ZREM', index_key(record.s), id)
 if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
 redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'w', 'n', 'y')
 push(id, priority, 'P', number(record.P) + number(record.a), 'j', record.k or '', 'L', execution({f = record.f}))
 count(record.t or '_other', 'requeued')
 event('TASK_QUEUED', id, {t = record.t}, 'requeued')
-remember(request, 'requeued')
+remember('requeued')
 audit(now, 'requeue', id, actor, reason, request)
 finish(now)
 return 'requeued'

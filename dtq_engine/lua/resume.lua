@@ -5,12 +5,12 @@
 
 open()
 local request, actor, reason = ARGV[2], ARGV[3], ARGV[4]
-local before = remembered(request)
+local before = remembered('resume', QUEUE, request)
 if before then return before end
 local now = now_ms()
 redis.call('DEL', paused_key())
 wake = true
-remember(request, 'resumed')
+remember('resumed')
 audit(now, 'resume', QUEUE, actor, reason, request)
 finish(now)
 return 'resumed'

@@ -5,7 +5,7 @@
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('run_now', id, request)
 if before then return before end
 local record = read(id)
 if not record.s then return 'missing' end
@@ -19,7 +19,7 @@ if bad then return bad end
 local now = now_ms()
 redis.call('ZREM', schedule, id)
 push(id, priority)
-remember(request, 'queued')
+remember('queued')
 audit(now, 'run_now', id, actor, reason, request)
 finish(now)
 return 'queued'

@@ -2,14 +2,16 @@
 --
 -- ARGV     [2] '1': the client has registered the queue  [3] depth limit (0: none), then the tasks, as _accept says
 -- Returns  REGISTER when the queue is not registered yet (nothing was written), else per task
---          outcome, id, state: NEW · EXISTS · DUPLICATE (id of the earlier task) · MISMATCH · FULL
+--          outcome, id, state: NEW · EXISTS · DUPLICATE (id of the earlier task) · MISMATCH · FULL · DAMAGED (its
+--          record, its idempotency key or the place where it would wait holds something else; the others go on)
 
 local now = now_ms()
 if redis.call('EXISTS', KEYS[1]) == 0 and ARGV[2] ~= '1' then return 'REGISTER' end
 
 local function depth()
-  local total = redis.call('ZCARD', KEY.schedule) + redis.call('ZCARD', KEY['retry:schedule']) + redis.call('ZCARD', KEY.blocked)
-  for p = 0, 9 do total = total + redis.call('XLEN', STREAM .. p) end
+  local function size(command, key) return number(redis.pcall(command, key)) end
+  local total = size('ZCARD', KEY.schedule) + size('ZCARD', KEY['retry:schedule']) + size('ZCARD', KEY.blocked)
+  for p = 0, 9 do total = total + size('XLEN', STREAM .. p) end
   return total
 end
 
@@ -17,22 +19,41 @@ local limit = tonumber(ARGV[3])
 local room = limit > 0 and limit - depth() or math.huge
 local ids, keys = {}, {}
 
--- Who holds the idempotency key: fingerprint, id, state. A living holder without a record is nobody.
+local places = {}
+-- Whether the place where a task would wait can take it.
+local function has_place(task)
+  local place = task.due and 'schedule' or task.p
+  if places[place] == nil then
+    if task.due then places[place] = not damaged(KEY.schedule, 'zset')
+    else places[place] = not damaged(STREAM .. task.p, 'stream') end
+  end
+  return places[place]
+end
+
+-- Who holds the idempotency key: the error if that cannot be read, else nil; fingerprint, id, state. A living holder
+-- without a record is nobody.
 local function holder(key)
-  if keys[key] then return unpack(keys[key]) end
-  local print, id, state = string.match(redis.call('GET', idempotency_key(key)) or '', '^(%S+) (%S+) (%S+)$')
-  if state == 'L' then state = redis.call('HGET', TASK .. id, 's') end
-  if state then return print, id, state end
+  if keys[key] then return nil, unpack(keys[key]) end
+  local held = redis.pcall('GET', idempotency_key(key))
+  if type(held) == 'table' then return held end
+  local print, id, state = string.match(held or '', '^(%S+) (%S+) (%S+)$')
+  if state == 'L' then state = redis.pcall('HGET', TASK .. id, 's') end
+  if type(state) == 'table' then return state end
+  if state then return nil, print, id, state end
 end
 
 local function judge(task)
-  local state = ids[task.id] or redis.call('HGET', TASK .. task.id, 's')
+  local state = ids[task.id] or redis.pcall('HGET', TASK .. task.id, 's')
+  if type(state) == 'table' then return 'DAMAGED', task.id, '' end
   if state then return 'EXISTS', task.id, state end
   if task.i then
-    local print, id, held = holder(task.i)
-    if id and print ~= task['+print'] then return 'MISMATCH', id, held end
+    local damage, print, id, held = holder(task.i)
+    if damage then return 'DAMAGED', task.id, '' end
+    -- A key that was taken up again by a requeue does not know what it was given for.
+    if id and print ~= '*' and print ~= task['+print'] then return 'MISMATCH', id, held end
     if id then return 'DUPLICATE', id, held end
   end
+  if not has_place(task) then return 'DAMAGED', task.id, '' end
   if room <= 0 then return 'FULL', task.id, '' end
   room, ids[task.id] = room - 1, task.due and 'P' or 'Q'
   if task.i then keys[task.i] = {task['+print'], task.id, ids[task.id]} end
@@ -48,9 +69,6 @@ while at <= #ARGV do
   if outcome == 'NEW' then accepted[#accepted + 1] = task end
   if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, {t = task.type}) end
 end
-
-local bad = damaged_places(accepted)
-if bad then return bad end
 
 if ARGV[2] == '1' then redis.call('SET', KEYS[1], '1') end
 for _, task in ipairs(accepted) do accept(task, now) end

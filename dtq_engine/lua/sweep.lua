@@ -2,10 +2,11 @@
 --
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
 -- a finished one without index, letter or time to live: each gets what it lacks. Members of schedules and
--- indexes without a record go, as do idempotency keys of tasks that are gone, and deliveries that lead to no task
--- and will reach nobody any more.
+-- indexes without a record go, as do idempotency keys and dead letters of tasks that are gone, and deliveries that
+-- lead to no task and will reach nobody any more. A group that is ahead of its stream would skip what comes.
 --
 -- ARGV     [2] number of ids  [3] number of keys, then task ids, idempotency keys, and pairs of priority and entry
+--          ('letter' and a dead letter's entry)
 -- Returns  names and numbers of repairs: what, how many, …
 
 open()
@@ -20,16 +21,39 @@ local function is_pending(stream, entry)
   return not pending.err and #pending > 0
 end
 
+local function is_after(entry, other)
+  local ms, sequence = string.match(entry, '^(%d+)-(%d+)$')
+  local other_ms, other_sequence = string.match(other, '^(%d+)-(%d+)$')
+  ms, sequence, other_ms, other_sequence = tonumber(ms), tonumber(sequence), tonumber(other_ms), tonumber(other_sequence)
+  return ms > other_ms or (ms == other_ms and sequence > other_sequence)
+end
+
+-- A value of a flat list of names and values.
+local function among(flat, name)
+  for i = 1, #flat, 2 do if flat[i] == name then return flat[i + 1] end end
+end
+
+-- What the group has delivered last; nil without a group.
+local function last_delivered(stream)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  return not groups.err and groups[1] and among(groups[1], 'last-delivered-id') or nil
+end
+
 -- Whether the group has passed an entry, so that it is never delivered again.
 local function was_delivered(stream, entry)
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if groups.err or not groups[1] then return false end
-  local last = '0-0'
-  for i = 1, #groups[1], 2 do if groups[1][i] == 'last-delivered-id' then last = groups[1][i + 1] end end
-  local ms, sequence = string.match(entry, '^(%d+)-(%d+)$')
-  local last_ms, last_sequence = string.match(last, '^(%d+)-(%d+)$')
-  ms, sequence, last_ms, last_sequence = tonumber(ms), tonumber(sequence), tonumber(last_ms), tonumber(last_sequence)
-  return ms < last_ms or (ms == last_ms and sequence <= last_sequence)
+  local last = last_delivered(stream)
+  return last ~= nil and not is_after(entry, last)
+end
+
+-- Before any delivery is mended: a group that is ahead would skip the new ones too.
+for priority = 0, 9 do
+  local stream = STREAM .. priority
+  local last = last_delivered(stream)
+  local newest = last and among(redis.call('XINFO', 'STREAM', stream), 'last-generated-id')
+  if last and is_after(last, newest) then
+    redis.call('XGROUP', 'SETID', stream, 'workers', newest)
+    repaired('group')
+  end
 end
 
 local mend = {}
@@ -61,8 +85,14 @@ function mend.R(id, record)
   repaired('lease')
 end
 
+-- Whether a sorted set has a member, with a score that is a time.
+local function is_in(key, id)
+  local score = tonumber(redis.call('ZSCORE', key, id) or nil)
+  return score ~= nil and math.abs(score) < 1e14
+end
+
 local function mend_schedule(id, record)
-  if redis.call('ZSCORE', schedule_of(record.s), id) then return end
+  if is_in(schedule_of(record.s), id) then return end
   redis.call('ZADD', schedule_of(record.s), whole(now), id)
   earliest = now
   repaired('schedule')
@@ -70,8 +100,9 @@ end
 mend.P, mend.T, mend.B = mend_schedule, mend_schedule, mend_schedule
 
 local function mend_end(id, record)
-  local at = tonumber(record.F) or now
-  if not redis.call('ZSCORE', index_key(record.s), id) then
+  local at = number(record.F, now)
+  if math.abs(at) >= 1e14 then at = now end
+  if not is_in(index_key(record.s), id) then
     redis.call('ZADD', index_key(record.s), whole(at), id)
     repaired('index')
   end
@@ -108,6 +139,17 @@ local function drop_stray(priority, entry)
   repaired('stray_delivery')
 end
 
+-- A letter lives and goes with its task.
+local function drop_letter(letter)
+  local found = redis.call('XRANGE', KEY['stream:dead-letter'], letter, letter)[1]
+  local id = found and among(found[2], 'i') or ''
+  local record = read(id)
+  if not found or is_newer(record) or (record.s == 'D' and record.E == letter) then return end
+  redis.call('XDEL', KEY['stream:dead-letter'], letter)
+  if not record.s then redis.call('ZREM', index_key('D'), id) end
+  repaired('letter_without_task')
+end
+
 local last_id = 3 + ARGV[2]
 local last_key = last_id + ARGV[3]
 for i = 4, last_id do
@@ -123,7 +165,9 @@ for i = last_id + 1, last_key do
     repaired('idempotency_key')
   end
 end
-for i = last_key + 1, #ARGV, 2 do drop_stray(ARGV[i], ARGV[i + 1]) end
+for i = last_key + 1, #ARGV, 2 do
+  if ARGV[i] == 'letter' then drop_letter(ARGV[i + 1]) else drop_stray(ARGV[i], ARGV[i + 1]) end
+end
 finish(now)
 
 local reply = {}

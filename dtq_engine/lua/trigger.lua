@@ -4,7 +4,7 @@
 -- Returns  triggered:<id of the task> · missing · removed
 
 local request, actor, reason, name = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local before = remembered(request)
+local before = remembered('trigger_periodic', name, request)
 if before then return before end
 local now = now_ms()
 local key, task = KEY.periodic .. ':' .. name, parse(6, now)
@@ -17,4 +17,4 @@ accept(task, now, 'periodic')
 redis.call('HSET', key, 'last', whole(now), 'task', task.id)
 audit(now, 'trigger_periodic', name, actor, reason, request)
 finish(now)
-return remember(request, 'triggered:' .. task.id)
+return remember('triggered:' .. task.id)

@@ -8,6 +8,7 @@ from dtq_engine import scripts
 from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, Patience
 from dtq_engine.keys import Keys
+from dtq_engine.validate import is_queue
 
 CALL_MAX_BYTES = 4 * 1024 * 1024
 
@@ -29,6 +30,11 @@ class Base:
     def run(self, script: str, queue: str, *args: str | bytes | int, patience: Patience | None = None) -> Any:
         """Run a queue script; its reply as Redis sends it. Raises as `Connection.call` does."""
         return scripts.run(self.connection, script, self.keys.queue(queue), (self.context, *args), patience)
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted. What else somebody has put among them is passed over."""
+        names = (name.decode("utf-8", "replace") for name in self.connection.call("SMEMBERS", self.keys.queues()))
+        return sorted(name for name in names if is_queue(name))
 
     def now_ms(self) -> int:
         """Redis' clock."""

@@ -1,8 +1,8 @@
 """What operators do to tasks and queues: each with a request id, safe to send again, audited where it acts."""
 
-from dtq_engine.errors import IdempotencyConflict, InvalidTask, InvalidTransition, NewerRecord, TaskNotFound
+from dtq_engine import validate
+from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, TaskNotFound
 from dtq_engine.ids import new_token
-from dtq_engine.keys import PRIORITIES
 from dtq_engine.model import CancelOutcome
 from dtq_engine.store.base import Base
 from dtq_engine.store.inspect import Inspect
@@ -46,7 +46,12 @@ class Control:
     def pause(
         self, queue: str, *, actor: str = "", reason: str = "", for_ms: int | None = None, request: str | None = None
     ) -> None:
-        """Let nobody claim from a queue, for `for_ms` or until it is resumed; what runs goes on."""
+        """Let nobody claim from a queue, for `for_ms` (up to ten years) or until it is resumed; what runs goes on.
+
+        Raises InvalidTask for another time.
+        """
+        if for_ms is not None:
+            validate.whole("for_ms", for_ms, 1, validate.TEN_YEARS_MS)
         self._base.run("pause", queue, request or new_token(), actor, reason, "" if for_ms is None else for_ms)
 
     def resume(self, queue: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
@@ -70,8 +75,7 @@ class Control:
         request: str | None = None,
     ) -> None:
         """Move a waiting task to another priority, 0 to 9. Raises TaskNotFound, InvalidTransition, InvalidTask."""
-        if priority not in PRIORITIES:
-            raise InvalidTask("priority", f"priority cannot be {priority}: use a whole number from 0 to 9.")
+        validate.whole("priority", priority, 0, 9)
         self._verb("reprioritise", task_id, queue, request or new_token(), actor, reason, priority)
 
     def purge(
@@ -99,7 +103,7 @@ class Control:
         *args: str | int,
     ) -> str:
         """Run a verb on one task; its answer, or the error that the answer stands for."""
-        where = queue or self._where(task_id, request)
+        where = queue or self._where(verb, task_id, request)
         reply = self._base.run(verb, where, task_id, request, *args)
         answer, _, detail = str(reply.decode()).partition(":")
         match answer:
@@ -116,13 +120,13 @@ class Control:
             case _:
                 return answer
 
-    def _where(self, task_id: str, request: str) -> str:
+    def _where(self, verb: str, task_id: str, request: str) -> str:
         """The queue of a task; of one that this very request discarded before, where its answer is remembered."""
         try:
             return self._inspect.queue_of(task_id)
         except TaskNotFound:
             queues = self._inspect.queues()
-            asked = [("EXISTS", self._base.keys.request(name, request)) for name in queues]
+            asked = [("EXISTS", self._base.keys.request(name, verb, task_id, request)) for name in queues]
             for name, there in zip(queues, self._base.connection.pipeline(asked), strict=True):
                 if there == 1:
                     return name

@@ -107,7 +107,7 @@ class Health:
         return total
 
     def _walk(self) -> Iterator[list[str]]:
-        known = {name.decode() for name in self._base.connection.call("SMEMBERS", self._keys.queues())}
+        known = set(self._base.queues())
         queues = set(known)
         start = f"{self._keys.prefix}:task:"
         for names in scan(self._base, f"{start}{{*"):
@@ -118,7 +118,9 @@ class Health:
         for queue in sorted(queues):
             for key in self._schedules(queue).values():
                 yield from self._of_members(queue, key)
+            yield from self._of_groups(queue)
             yield from self._of_deliveries(queue)
+            yield from self._of_letters(queue)
 
     def _of_tasks(self, queue: str, ids: Sequence[str]) -> list[str]:
         """What is wrong with these tasks. One that moves on meanwhile is not: its record tells it, read again."""
@@ -177,12 +179,12 @@ class Health:
                 if not _some(answers[0]) or not self._is_pending(stream, record.entry):
                     yield "lease"
             case TaskStatus.PENDING | TaskStatus.RETRYING | TaskStatus.BLOCKED:
-                if answers[0] is None:
+                if not _is_time(answers[0]):
                     yield "schedule"
             case None:
                 return
             case _:
-                lacks = {"index": answers[0] is None, "time_to_live": answers[1] == -1}
+                lacks = {"index": not _is_time(answers[0]), "time_to_live": answers[1] == -1}
                 yield from (what for what, is_so in lacks.items() if is_so)
                 if len(answers) > 2 and not _some(answers[2]):
                     yield "dead_letter"
@@ -204,6 +206,31 @@ class Health:
             yield ["member_without_record"] * there.count(0)
             if int(cursor) == 0:
                 return
+
+    def _of_groups(self, queue: str) -> Iterator[list[str]]:
+        """Groups that are ahead of their stream."""
+        streams = [self._keys.stream(queue, priority) for priority in sorted(PRIORITIES)]
+        newest = self._base.connection.pipeline([("XINFO", "STREAM", stream) for stream in streams])
+        ahead = [
+            last > replies.entry_order(replies.last_generated(reply))
+            for last, reply in zip(self._delivered(queue), newest, strict=True)
+        ]
+        yield ["group"] * sum(ahead)
+
+    def _of_letters(self, queue: str) -> Iterator[list[str]]:
+        """Dead letters of which no dead task knows."""
+        stream, first = self._keys.dead_letters(queue), "-"
+        while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", 1000):
+            ids = [replies.pairs(flat).get(b"i", b"").decode("utf-8", "replace") for _, flat in page]
+            records = {each.task_id: each for each in self._records(queue, ids)}
+            letters = [entry.decode() for entry, _ in page]
+            lost = [
+                letter for letter, task_id in zip(letters, ids, strict=True) if not _has(records.get(task_id), letter)
+            ]
+            # One that its task has left meanwhile is gone by now.
+            left = self._base.connection.pipeline([("XRANGE", stream, letter, letter) for letter in lost])
+            yield ["letter_without_task" for each in left if _some(each)]
+            first = f"({page[-1][0].decode()}"
 
     def _of_deliveries(self, queue: str) -> Iterator[list[str]]:
         """Deliveries that the group has handed out, and that neither a task nor a worker knows of."""
@@ -246,6 +273,18 @@ class Health:
             | dict.fromkeys(lists, "list")
             | {keys.counters(queue): "hash", keys.queue(queue): "string"}
         )
+
+
+def _has(record: _Record | None, letter: str) -> bool:
+    """Whether a dead letter is this task's; of a record of a newer release nobody knows."""
+    if record is None or not record.is_ours:
+        return record is not None
+    return record.status is TaskStatus.DEAD_LETTERED and record.letter == letter
+
+
+def _is_time(score: Any) -> bool:
+    """Whether a member has a score, and it is a time; an error says nothing."""
+    return score is not None and not (isinstance(score, float) and abs(score) >= 1e14)
 
 
 def _some(reply: Any) -> bool:

@@ -123,7 +123,7 @@ class Inspect:
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
-        return sorted(name.decode() for name in self._connection.call("SMEMBERS", self._keys.queues()))
+        return self._base.queues()
 
     def queue(self, queue: str) -> QueueStats:
         """One queue in numbers; a queue that does not exist is all zeros."""
@@ -176,9 +176,9 @@ class Inspect:
         flat = self._connection.call("HGETALL", self._keys.counters(queue))
         totals: dict[str, dict[str, int]] = {}
         for field, value in replies.pairs(flat).items():
-            task_type, _, name = field.decode().partition(" ")
+            task_type, _, name = field.decode("utf-8", "replace").partition(" ")
             if name:
-                totals.setdefault(task_type, {})[name] = int(value)
+                totals.setdefault(task_type, {})[name] = replies.whole(value) or 0
         return totals
 
 
@@ -204,7 +204,10 @@ def _letters_from(cursor: str | None, queue: str) -> str:
 
 
 def _letter(queue: str, entry: bytes, fields: Any) -> DeadLetterEntry:
-    body = {name.decode(): value.decode("utf-8", "replace") for name, value in replies.pairs(fields).items()}
+    body = {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, value in replies.pairs(fields).items()
+    }
     return DeadLetterEntry(
         entry=entry.decode(),
         task_id=body.get("i", ""),
@@ -212,7 +215,7 @@ def _letter(queue: str, entry: bytes, fields: Any) -> DeadLetterEntry:
         type=body.get("t", ""),
         reason=body.get("r", ""),
         error=body.get("x", ""),
-        attempts=int(body.get("a") or 0),
+        attempts=replies.whole(body.get("a", "").encode()) or 0,
         worker=body.get("w", ""),
-        died_ms=int(body.get("d") or 0),
+        died_ms=replies.whole(body.get("d", "").encode()) or 0,
     )

@@ -32,8 +32,8 @@ class Intake:
     def submit(self, tasks: Sequence[NewTask]) -> list[Receipt]:
         """Accept tasks of any number and queues; one receipt each, in order.
 
-        A full queue or a mismatched idempotency key is a receipt. Raises RedisUnavailable when a batch was
-        not accepted (those before it were), SubmitUncertain when that is unknown, and MemoryFull.
+        A full queue, a mismatched idempotency key or a damaged key is a receipt. Raises RedisUnavailable when a
+        batch was not accepted (those before it were), SubmitUncertain when that is unknown, and MemoryFull.
         """
         self._memory.check()
         if len(tasks) == 1:

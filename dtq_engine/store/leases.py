@@ -22,7 +22,7 @@ from dtq_engine.model import (
     Transition,
 )
 from dtq_engine.store.base import Base, chunks
-from dtq_engine.store.records import decode_claim, encode_error, status_of
+from dtq_engine.store.records import ERROR_TYPE_MAX, decode_claim, encode_error, status_of
 from dtq_engine.store.workers import Workers
 
 TASKS_PER_CALL = 100
@@ -112,11 +112,11 @@ def _encode(transition: Transition) -> str | bytes:
         case Succeed(result, size):
             return b"S%d v\n%s" % (size or 0, result)
         case Reschedule(error, delay_ms):
-            return b"Y%d %s\n%s" % (delay_ms, _word(error.type), encode_error(error))
+            return b"Y%d %s\n%s" % (delay_ms, _word(error.type[:ERROR_TYPE_MAX]), encode_error(error))
         case DeadLetter(error, reason):
             return b"D0 %s\n%s\n%s" % (_word(reason), _summary(error), encode_error(error))
         case Cancel(error):
-            return b"C0 %s\n%s" % (_word(error.type), encode_error(error))
+            return b"C0 %s\n%s" % (_word(error.type[:ERROR_TYPE_MAX]), encode_error(error))
         case Release():
             return "L"
         case Postpone(delay_ms):

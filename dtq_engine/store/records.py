@@ -10,6 +10,8 @@ import msgspec
 from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Task, TaskStatus
 
 DEFAULT_PRIORITY = 5
+ERROR_TYPE_MAX = 200
+"""Characters of an error's type that are kept."""
 
 STATES: Mapping[str, TaskStatus] = {
     "P": TaskStatus.PENDING,
@@ -39,7 +41,7 @@ def pack_limits(retry: RetryPolicy, timeout_ms: int) -> str:
 def unpack_limits(packed: bytes) -> tuple[RetryPolicy, int]:
     """The reverse of `pack_limits`; anything unreadable gives the defaults."""
     try:
-        attempts, base, most, jitter, timeout = map(int, packed.split())
+        attempts, base, most, jitter, timeout = map(_number, packed.split())
     except ValueError:
         return RetryPolicy(), 0
     return RetryPolicy(attempts, base, most, jitter / 1000), timeout
@@ -49,7 +51,7 @@ def unpack_asked(packed: bytes) -> tuple[int, int, RetryPolicy, int]:
     """A record's `r`: priority, creation and timeout in ms with the policy between; defaults for what is unreadable."""
     try:
         priority, created_ms, limits = packed.split(b" ", 2)
-        return int(priority), int(created_ms), *unpack_limits(limits)
+        return _number(priority), _number(created_ms), *unpack_limits(limits)
     except ValueError:
         return DEFAULT_PRIORITY, 0, RetryPolicy(), 0
 
@@ -68,7 +70,7 @@ def unpack_execution(packed: bytes) -> Execution:
     """A record's `L`; anything unreadable counts as never started."""
     try:
         token, attempt, fence, started_ms, lease_ms = packed.split(b" ")
-        return Execution(_text(token), int(attempt), int(fence), int(started_ms), int(lease_ms))
+        return Execution(_text(token), *map(_number, (attempt, fence, started_ms, lease_ms)))
     except ValueError:
         return Execution()
 
@@ -96,7 +98,7 @@ def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int
 
 def encode_error(error: AttemptError) -> bytes:
     """One attempt's error as the history keeps it; the script puts the time in front."""
-    return msgspec.json.encode(error)
+    return msgspec.json.encode(replace(error, type=error.type[:ERROR_TYPE_MAX]))
 
 
 def decode_error(item: bytes) -> AttemptError:
@@ -132,7 +134,7 @@ def decode_headers(raw: bytes) -> dict[str, str]:
         return {}
     try:
         return msgspec.json.decode(raw, type=dict[str, str])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):
         return {}
 
 
@@ -140,15 +142,23 @@ _ORDINARY = (b"0", b"0", b"", b"", b"", b"", b"")
 
 
 def decode_claim(described: bytes | Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
-    """One task as the scripts give it: as `brief` does most, or as `describe` does."""
-    if isinstance(described, bytes):
-        return _decode_brief(described, queue, worker, token)
-    return _decode_described(described, queue, worker, token)
+    """One task as the scripts give it: as `brief` does most, or as `describe` does.
+
+    Never raises, whatever it holds: an error would take the other tasks of its answer along.
+    """
+    if not isinstance(described, bytes):
+        return _decode_described(described, queue, worker, token)
+    head, _, payload = described.partition(b"\n")
+    try:
+        return _decode_brief(head, payload, queue, worker, token)
+    except ValueError:
+        words = (*head.split(b" ", 8), *[b""] * 8)
+        parts = (words[0], words[1], words[8], words[2], b" ".join(words[3:8]), payload)
+        return _decode_described(parts, queue, worker, token)
 
 
-def _decode_brief(line: bytes, queue: str, worker: str, token: str) -> Claim:
-    """`id type entry L r` and, after a line break, the payload. Every ordinary task comes this way: it is quick."""
-    head, _, payload = line.partition(b"\n")
+def _decode_brief(head: bytes, payload: bytes, queue: str, worker: str, token: str) -> Claim:
+    """`id type entry L r`; the payload came behind it. Every ordinary task comes this way: it is quick."""
     task_id, type_, entry, _, attempt, fence, started, lease, priority, created, limits = head.split(b" ", 10)
     started_ms = int(started)
     retry, timeout_ms = unpack_limits(limits)
@@ -179,16 +189,16 @@ def _decode_described(described: Sequence[bytes], queue: str, worker: str, token
     priority, created_ms, retry, timeout_ms = unpack_asked(asked)
     _, attempt, fence, started_ms, lease_ms = unpack_execution(execution)
     return Claim(
-        task_id=task_id.decode(),
+        task_id=_text(task_id),
         queue=queue,
-        type=type_.decode(),
+        type=_text(type_),
         payload=payload,
         token=token,
-        entry=entry.decode(),
+        entry=_text(entry),
         priority=priority,
         attempt=attempt,
         fence=fence,
-        worker=holder.decode() or worker,
+        worker=_text(holder) or worker,
         created_ms=created_ms,
         started_ms=started_ms,
         deadline_ms=started_ms + timeout_ms,
@@ -226,7 +236,7 @@ def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: C
         timeout_ms=timeout_ms,
         created_ms=created_ms,
         payload=fields[b"d"] if b"d" in fields else read(b"p") or b"{}",
-        due_ms=None if due_ms is None else int(due_ms),
+        due_ms=int(due_ms) if due_ms is not None and 0 <= due_ms < 1e14 else None,
         expires_ms=_optional(fields, b"z"),
         cancel_requested=fields.get(b"x") == b"1",
         reason=_text(fields[b"m"]) if b"m" in fields else None,
@@ -262,9 +272,16 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
+def _number(word: bytes) -> int:
+    """A number as records hold it. Raises ValueError for anything else, and for over 14 digits."""
+    if not word.isdigit() or len(word) > 14:
+        raise ValueError(word)
+    return int(word)
+
+
 def _int(value: bytes) -> int:
     try:
-        return int(value)
+        return _number(value)
     except ValueError:
         return 0
 

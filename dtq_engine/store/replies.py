@@ -61,6 +61,13 @@ def last_delivered(reply: Any) -> str:
     return "0-0"
 
 
+def last_generated(reply: Any) -> str:
+    """The id of the newest entry that a stream ever had, from XINFO STREAM; `0-0` when there is no stream."""
+    info = cast(dict[Any, bytes], reply if isinstance(reply, dict) else pairs(reply))
+    last = info.get("last-generated-id") or info.get(b"last-generated-id") or b"0-0"
+    return last.decode()
+
+
 def first_entry(reply: Any) -> bytes | None:
     """The id of the first entry of an XRANGE; None for an error or no entry."""
     return cast(bytes, reply[0][0]) if isinstance(reply, list) and reply else None

@@ -1,10 +1,20 @@
 """Time: due tasks become available, expired leases are handed to a reaper, old tasks go."""
 
+import time
+from typing import Any
+
 from dtq_engine.model import Claim, Promotion
 from dtq_engine.store.base import Base
 from dtq_engine.store.records import decode_claim
 
 TASKS_PER_CALL = 100
+LATE_MOST_S = 0.5
+ALWAYS_MS = 10**15
+
+
+def late_s(visibility_s: float) -> float:
+    """How long an exchange may take for workers with such leases to call it quick: by far less than a lease."""
+    return min(LATE_MOST_S, visibility_s / 4)
 
 
 class Schedule:
@@ -12,26 +22,41 @@ class Schedule:
 
     def __init__(self, base: Base) -> None:
         self._base = base
+        # By how much the clock of each queue's server is ahead of ours; the nodes of a cluster have one each.
+        self._ahead_ms: dict[str, float] = {}
 
     def promote(self, queue: str) -> Promotion:
         """Make up to 100 due tasks available; says when the next one is due."""
         moved, next_due = self._base.run("promote", queue, TASKS_PER_CALL)
         return Promotion(moved, int(next_due) if next_due else None)
 
-    def reclaim(self, queue: str, *, reaper: str, token: str) -> list[Claim]:
+    def reclaim(self, queue: str, *, reaper: str, token: str, steady_ms: int = ALWAYS_MS) -> list[Claim]:
         """Take over up to 100 executions whose lease expired; each must be decided and finalized within 10 s.
 
-        Goes through the whole pending list in pages; an empty list means that nothing was expired.
+        Goes through the whole pending list in pages; an empty list means that nothing was expired, or that the call
+        was late. `steady_ms` is for how long all the caller's exchanges with Redis were quick, which tells a queue
+        that nobody looked at from a Redis that stood still.
         """
-        unstarted_ms = round(self._base.settings.visibility_timeout_s * 1000)
         priority, entry = "9", "-"
         found: list[Claim] = []
+        if queue not in self._ahead_ms:
+            # Sent at no time at all, it is late and does nothing, but tells the time.
+            self._ask(queue, 0, (reaper, token, priority, entry, 0), 0)
         while priority and len(found) < TASKS_PER_CALL:
-            room = TASKS_PER_CALL - len(found)
-            reply = self._base.run("reclaim", queue, reaper, token, priority, entry, room, unstarted_ms)
+            sent_ms = self._ahead_ms[queue] + time.monotonic() * 1000
+            page = (reaper, token, priority, entry, TASKS_PER_CALL - len(found))
+            reply = self._ask(queue, sent_ms, page, steady_ms)
             found += [decode_claim(item, queue, reaper, token) for item in reply[2:]]
             priority, entry = reply[0].decode(), reply[1].decode()
         return found
+
+    def _ask(self, queue: str, sent_ms: float, page: tuple[str | int, ...], steady_ms: int) -> list[Any]:
+        lease_s = self._base.settings.visibility_timeout_s
+        times = (round(lease_s * 1000), round(sent_ms), round(late_s(lease_s) * 1000), steady_ms)
+        reply: list[Any] = self._base.run("reclaim", queue, *page, *times)
+        # Learnt when the answer is there, so that a slow one makes the next call look late, and never early.
+        self._ahead_ms[queue] = int(reply[0]) - time.monotonic() * 1000
+        return reply[1:]
 
     def trim(self, queue: str) -> int:
         """Let finished tasks go that are over the limits; how many went. Call again while it is not 0."""

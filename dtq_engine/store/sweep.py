@@ -5,6 +5,7 @@ from typing import Any
 
 from dtq_engine.keys import PRIORITIES
 from dtq_engine.store.base import Base, chunks
+from dtq_engine.validate import is_queue
 
 IDS_PER_CALL = 100
 
@@ -37,7 +38,7 @@ class Sweep:
 
     def _steps(self) -> Iterator[dict[str, int]]:
         keys = self._base.keys
-        known = {name.decode() for name in self._base.connection.call("SMEMBERS", keys.queues())}
+        known = set(self._base.queues())
         found: set[str] = set()
         for kind, of_tasks in (("task", True), ("idempotency", False)):
             for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
@@ -52,6 +53,7 @@ class Sweep:
         for queue in sorted(found | known):
             yield from self._sweep_members(queue)
             yield from self._sweep_deliveries(queue)
+            yield from self._sweep_letters(queue)
 
     def _sweep_members(self, queue: str) -> Iterator[dict[str, int]]:
         """Members of schedules and indexes whose record may be gone."""
@@ -68,11 +70,18 @@ class Sweep:
     def _sweep_deliveries(self, queue: str) -> Iterator[dict[str, int]]:
         """Deliveries that the group has passed, so that no worker meets them again."""
         for priority in PRIORITIES:
-            stream, first = self._base.keys.stream(queue, priority), "-"
-            while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", IDS_PER_CALL):
-                places = [part for entry, _ in page for part in (priority, entry)]
-                yield _counts(self._base.run("sweep", queue, 0, 0, *places))
-                first = f"({page[-1][0].decode()}"
+            yield from self._sweep_stream(queue, self._base.keys.stream(queue, priority), str(priority))
+
+    def _sweep_letters(self, queue: str) -> Iterator[dict[str, int]]:
+        """Dead letters whose task may be gone."""
+        return self._sweep_stream(queue, self._base.keys.dead_letters(queue), "letter")
+
+    def _sweep_stream(self, queue: str, stream: str, place: str) -> Iterator[dict[str, int]]:
+        first = "-"
+        while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", IDS_PER_CALL):
+            places = [part for entry, _ in page for part in (place, entry)]
+            yield _counts(self._base.run("sweep", queue, 0, 0, *places))
+            first = f"({page[-1][0].decode()}"
 
     def _sweep(self, queue: str, ids: Sequence[bytes], idempotency_keys: Sequence[bytes]) -> dict[str, int]:
         total: dict[str, int] = {}
@@ -95,12 +104,13 @@ def scan(base: Base, pattern: str) -> Iterator[list[bytes]]:
 
 
 def by_queue(names: Sequence[bytes], start: str) -> dict[str, list[bytes]]:
-    """`start{queue}:rest` as rests by queue."""
+    """`start{queue}:rest` as rests by queue; what belongs to no queue is passed over."""
     groups: dict[str, list[bytes]] = {}
     for name in names:
-        queue, separator, rest = name[len(start) + 1 :].partition(b"}:")
-        if separator:
-            groups.setdefault(queue.decode("utf-8", "replace"), []).append(rest)
+        tag, separator, rest = name[len(start) + 1 :].partition(b"}:")
+        queue = tag.decode("utf-8", "replace")
+        if separator and is_queue(queue):
+            groups.setdefault(queue, []).append(rest)
     return groups
 
 

@@ -27,14 +27,15 @@ class Workers:
         self.list_queue(queue)
         self._base.run("register", queue)
 
-    def announce(self, queues: Sequence[str], types: Sequence[str], *, build: str = "") -> str:
+    def announce(self, queues: Sequence[str], types: Sequence[str], *, build: str = "", frees: bool = False) -> str:
         """Publish which task types this build knows, for five minutes; the digest to claim under.
 
-        `build` tells builds apart that know the same types with other parameters.
+        `build` tells builds apart that know the same types with other parameters. Tasks that waited for such a build
+        are looked at again if it is new, or with `frees`.
         """
-        digest = hashlib.sha256("\n".join([*sorted(types), build]).encode()).hexdigest()[:16]
+        digest = digest_of(types, build)
         for queue in queues:
-            self._base.run("announce", queue, digest, TYPES_TTL_MS, *types)
+            self._base.run("announce", queue, digest, TYPES_TTL_MS, int(frees), *types)
         return digest
 
     def beat(self, info: WorkerInfo, ttl_s: float) -> None:
@@ -60,8 +61,9 @@ class Workers:
         One whose release describes itself in another way is left out.
         """
         names = sorted(self._base.connection.call("SMEMBERS", self._base.keys.workers()))
+        # A name that is no text has no worker behind it either, and goes as those of silent ones do.
         bodies = self._base.connection.pipeline(
-            [("HGET", self._base.keys.worker(name.decode()), "info") for name in names]
+            [("HGET", self._base.keys.worker(name.decode("utf-8", "replace")), "info") for name in names]
         )
         silent = [name for name, body in zip(names, bodies, strict=True) if body is None]
         if silent:
@@ -75,6 +77,11 @@ class Workers:
     def release_lock(self, token: str) -> None:
         """Stop leading, if we still do."""
         scripts.run(self._base.connection, "unlock", self._base.keys.leader(), (token,))
+
+
+def digest_of(types: Sequence[str], build: str = "") -> str:
+    """What a build that knows these types is called."""
+    return hashlib.sha256("\n".join([*sorted(types), build]).encode()).hexdigest()[:16]
 
 
 def _decode(body: bytes) -> "list[WorkerInfo]":

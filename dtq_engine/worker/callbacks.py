@@ -1,7 +1,6 @@
 """Asking a task's own `retry` callback, which is the user's code and may hang or raise."""
 
 import logging
-import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,6 +62,6 @@ def _apply(failure: Failure, answer: object) -> Failure:
         return replace(failure, permanent=True)
     if isinstance(answer, bool) or not isinstance(answer, int | float):
         raise TypeError(f"a retry callback must return seconds or None, not {answer!r}")
-    if not (math.isfinite(answer) and 0 <= answer <= MAX_DELAY_S):
+    if not 0 <= answer <= MAX_DELAY_S:  # neither is NaN
         raise ValueError(f"a retry callback must return 0 to {MAX_DELAY_S} seconds, not {answer!r}")
     return replace(failure, delay_ms=round(answer * 1000))

@@ -29,7 +29,7 @@ from dtq_engine import logs
 from dtq_engine.codec import describe_error
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError, InvalidHandler
-from dtq_engine.model import Block, Claim, Outcome, Raised
+from dtq_engine.model import Block, Claim, Outcome, Raised, Release
 from dtq_engine.worker.execution import Cause
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.inflight import InFlight
@@ -178,7 +178,7 @@ class Child:
             ended = None
         self._inflight.raised.clear()
         self._inflight.release(self._inflight.taken)
-        return None if ended is None or isinstance(ended[1], Block) else ended[1]
+        return None if ended is None or isinstance(ended[1], Block | Release) else ended[1]
 
     def _listen(self) -> None:
         with suppress(EOFError, OSError, msgspec.MsgspecError):

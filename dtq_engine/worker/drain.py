@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dtq_engine import crash
 from dtq_engine.errors import DtqError
+from dtq_engine.model import Release
 from dtq_engine.worker import outcomes
 from dtq_engine.worker.execution import Cause
 from dtq_engine.worker.parts import Parts
@@ -76,7 +77,8 @@ class Drain:
             inflight.wait_until_empty(UNWIND_S)
         left = inflight.running()
         for execution in left:
-            inflight.settle(execution, outcomes.verdict(execution, outcomes.shut_down(execution)))
+            shut_down = outcomes.verdict(execution, outcomes.shut_down(execution))
+            inflight.settle(execution, Release() if execution.never_began else shut_down)
         if left:
             log.warning("gave back %d tasks that were still running", len(left))
         if not inflight.wait_until_empty(begun + LAST_CALL_S - time.monotonic()):

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import wait
+from typing import Any
 
 log = logging.getLogger("dtq.worker")
 
@@ -66,6 +67,10 @@ class EventLoop:
             self._asked_at = now
             self.call(self._answer)
         return 0.0
+
+    def current_task(self) -> "asyncio.Task[Any] | None":
+        """The task that the loop runs at this moment, for other threads to see what blocks it."""
+        return None if self._loop is None else asyncio.current_task(self._loop)
 
     def stack(self) -> str:
         """Where the loop's thread is at this moment."""

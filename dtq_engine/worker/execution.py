@@ -61,6 +61,11 @@ class Execution:
             self.context.cancel()
         return True
 
+    @property
+    def never_began(self) -> bool:
+        """Whether it is an async one that the event loop has not come to."""
+        return self.handler.is_async and self.handler.isolation is None and not self.begun
+
     def elapsed_ms(self) -> int:
         """How long it has run."""
         return round((time.monotonic() - self.started) * 1000)

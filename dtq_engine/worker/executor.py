@@ -1,23 +1,28 @@
 """Running handlers: sync ones in threads, async ones on the event loop."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dtq_engine.model import Block, Claim, Outcome, TimedOut
+from dtq_engine.model import AttemptError, Block, Claim, Outcome, Raised, Release, TimedOut
 from dtq_engine.registry import Registry
 from dtq_engine.worker import callbacks, outcomes
 from dtq_engine.worker.calls import Calls
 from dtq_engine.worker.event_loop import EventLoop
 from dtq_engine.worker.execution import Cause, Execution, Key
 from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.pool import Pool
 
 if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
     from dtq_engine.worker.children import Children, End
+
+
+log = logging.getLogger("dtq.worker")
 
 
 class Executor:
@@ -41,7 +46,7 @@ class Executor:
         self._calls = Calls(registry, max_result_bytes)
         self._pool = Pool(inflight.slots)
         # asyncio holds tasks weakly: those that outlive their execution are kept until they end.
-        self._strays: set[object] = set()
+        self._strays: set[Execution] = set()
         self._make_children = make_children
         self._children: Children | None = None
 
@@ -83,15 +88,24 @@ class Executor:
         if execution is not None and execution.interrupt(cause):
             self._tell(execution)
 
+    def blocker(self) -> Execution | None:
+        """The execution whose task the event loop is in at this moment, even if it has ended for us."""
+        task = self.event_loop.current_task()
+        candidates = (*self._inflight.running(), *list(self._strays))
+        return next((each for each in candidates if each.task is task), None) if task is not None else None
+
     def time_out(self, execution: Execution) -> None:
-        """End an async execution at its deadline, or one in a process; a thread, which cannot be, becomes overdue."""
+        """End an async execution at its deadline, or one in a process; a thread, which cannot be, becomes overdue.
+
+        An async one that never began, because the event loop is blocked, is given back.
+        """
         lost = execution.cause is Cause.LOST
         execution.interrupt(Cause.TIMEOUT)
         if execution.handler.isolation is not None:
             self._tell(execution)
         elif execution.handler.is_async:
-            cause = Cause.LOST if lost else Cause.TIMEOUT
-            self._end(execution, outcomes.gave_way(execution, cause))
+            self._strays.add(execution)
+            self._give_way(execution, Cause.LOST if lost else Cause.TIMEOUT)
             self._tell(execution)
         else:
             execution.overdue_since = time.monotonic()
@@ -120,8 +134,16 @@ class Executor:
             handler = self._registry.get(claim.type)
             if handler is None:
                 self._inflight.refuse(claim, Block(f"unknown_task_type:{claim.type}"))
-            else:
+                continue
+            try:
                 yield Execution(claim, handler, now, self.stopping, hooked=hooked)
+            except (ArithmeticError, ValueError, TypeError) as error:
+                # What damage has left in a record must not cost the tasks that were claimed with it.
+                log.error("%s cannot be run: %s", title(claim), error, extra=facts(claim))
+                failure = AttemptError(
+                    "BadRecord", f"The record of the task cannot be used: {error}", attempt=claim.attempt
+                )
+                self._inflight.refuse(claim, Raised(failure, permanent=True))
 
     def _run_in_processes(self, executions: Sequence[Execution]) -> None:
         if self._children is None:
@@ -140,12 +162,21 @@ class Executor:
 
     async def _run_async(self, execution: Execution) -> None:
         execution.begun = True
+        if execution.cause is not None:  # and so it may be given back by now
+            self._give_way(execution, execution.cause)
+            return
         try:
             outcome = await self._calls.run_async(execution)
         except BaseException as error:
             self._end(execution, outcomes.raised(execution, error), error)
         else:
             self._end(execution, outcome)
+
+    def _give_way(self, execution: Execution, cause: Cause) -> None:
+        if execution.never_began and cause in {Cause.TIMEOUT, Cause.SHUTDOWN}:
+            self._inflight.settle(execution, Release())
+        else:
+            self._end(execution, outcomes.gave_way(execution, cause))
 
     def _end(self, execution: Execution, outcome: Outcome, error: BaseException | None = None) -> None:
         outcome = outcomes.verdict(execution, outcome)
@@ -169,7 +200,8 @@ class Executor:
             if execution.cause is None:
                 execution.task = create_task(self._run_async(execution))
             else:
-                self._end(execution, outcomes.gave_way(execution, execution.cause))
+                self._give_way(execution, execution.cause)
+                self._strays.discard(execution)
 
     def _tell(self, execution: Execution) -> None:
         if execution.handler.isolation is not None:
@@ -181,10 +213,11 @@ class Executor:
     def _cancel(self, execution: Execution) -> None:
         task, cause = execution.task, execution.cause
         if task is None or cause is None or task.done():
+            self._strays.discard(execution)
             return
-        self._strays.add(task)
-        task.add_done_callback(self._strays.discard)
+        self._strays.add(execution)
+        task.add_done_callback(lambda _: self._strays.discard(execution))
         task.cancel(cause.value)
         if not execution.begun:
             # A task that is cancelled before its first step never runs any of its code.
-            self._end(execution, outcomes.gave_way(execution, cause))
+            self._give_way(execution, cause)

@@ -13,6 +13,7 @@ from dtq_engine.model import (
     LeaseExpired,
     Misfit,
     Outcome,
+    Release,
     Reschedule,
     Settled,
     Succeed,
@@ -87,8 +88,8 @@ class Finalizer(Loop):
             pass
         return batch
 
-    def _decide(self, claim: Claim, outcome: Outcome | Block) -> Transition:
-        if isinstance(outcome, Block):
+    def _decide(self, claim: Claim, outcome: Outcome | Block | Release) -> Transition:
+        if isinstance(outcome, Block | Release):
             return outcome
         if isinstance(outcome, Misfit) and self._fleet.disagrees_on(claim.type):
             # A release is being rolled out: a payload that this build cannot read may be another's.

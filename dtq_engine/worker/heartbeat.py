@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.model import WorkerInfo
 from dtq_engine.store import Store
 from dtq_engine.worker.execution import Cause, Execution, Key
@@ -44,10 +45,11 @@ class Heartbeat(Loop):
 
     def step(self) -> None:
         """One heartbeat. The leases come first: they are what a late heartbeat endangers."""
-        self._renew([each for each in self._inflight.running() if each.cause is not Cause.LOST])
+        self._renew_all([each for each in self._inflight.running() if each.cause is not Cause.LOST])
         with self._beating:
             if not self.stopped:
-                self._store.workers.beat(self._describe(), self._ttl_s)
+                with self._outage.exchange():
+                    self._store.workers.beat(self._describe(), self._ttl_s)
         self._types.refresh()
         self._outage.ended()
 
@@ -57,9 +59,21 @@ class Heartbeat(Loop):
             self.stop()
             self._store.workers.leave(self._describe().id)
 
+    def _renew_all(self, executions: Sequence[Execution]) -> None:
+        # Band by band, as each is a stream of its own: a damaged one must not cost the others their leases.
+        bands: dict[tuple[str, int], list[Execution]] = {}
+        for each in executions:
+            bands.setdefault((each.claim.queue, each.claim.priority), []).append(each)
+        for (queue, priority), members in bands.items():
+            try:
+                with self._outage.exchange():
+                    self._renew(members)
+            except RedisUnavailable:
+                raise
+            except DtqError as error:
+                log.error("cannot renew leases of the queue %s, priority %d: %s", queue, priority, error)
+
     def _renew(self, executions: Sequence[Execution]) -> None:
-        if not executions:
-            return
         overdue = {each.key for each in executions if each.overdue_since is not None}
         renewal = self._store.leases.renew([each.claim for each in executions], overdue=overdue)
         for key in renewal.cancel:

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from dtq_engine.model import Block, Claim, Outcome
+from dtq_engine.model import Block, Claim, Outcome, Raised, Release
 from dtq_engine.worker.execution import Execution, Key
 
-Ended = tuple[Claim, Outcome | Block]
+Ended = tuple[Claim, Outcome | Block | Release]
 
 
 class InFlight:
@@ -33,23 +33,23 @@ class InFlight:
         for execution in executions:
             self._running[execution.key] = execution
 
-    def refuse(self, claim: Claim, block: Block) -> None:
-        """Give back a claim that nobody here can run; it takes a slot until Redis has answered."""
+    def refuse(self, claim: Claim, why: Block | Raised) -> None:
+        """Be done with a claim that nobody here can run; it takes a slot until Redis has answered."""
         with self._changed:
             self._taken += 1
-        self.ended.put((claim, block))
+        self.ended.put((claim, why))
 
     def remove(self, execution: Execution) -> bool:
         """Take an execution off the table, only if it has not ended here yet; whoever did so brings its outcome."""
         # dict.pop is atomic, and this runs for every task: a lock here would cost more than all the rest.
         return self._running.pop(execution.key, None) is not None
 
-    def settle(self, execution: Execution, outcome: Outcome, raised: BaseException | None = None) -> None:
+    def settle(self, execution: Execution, outcome: Outcome | Release, raised: BaseException | None = None) -> None:
         """End an execution here, only if it has not ended; the finalizer carries the outcome to Redis."""
         if self.remove(execution):
             self.end(execution, outcome, raised)
 
-    def end(self, execution: Execution, outcome: Outcome, raised: BaseException | None = None) -> None:
+    def end(self, execution: Execution, outcome: Outcome | Release, raised: BaseException | None = None) -> None:
         """End an execution that was removed; `raised` is for those who are told once Redis has recorded it."""
         if raised is not None:
             self.raised[execution.key] = raised

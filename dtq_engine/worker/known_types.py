@@ -1,13 +1,18 @@
 """Which task types and periodic tasks this build knows, as Redis is told."""
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Sequence
 
+from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.model import TaskSchema
 from dtq_engine.periodic import Definition
 from dtq_engine.store import Store
+from dtq_engine.store.workers import digest_of
+
+log = logging.getLogger("dtq.worker")
 
 REFRESH_S = 60.0
 
@@ -42,20 +47,36 @@ class KnownTypes:
             self.announce()
         return self._digest
 
-    def announce(self) -> None:
-        """Publish the types; the first time, make the queues known as well."""
+    def announce(self, *, frees: bool = False) -> frozenset[str]:
+        """Publish the types; the first time, make the queues known as well. The queues where that failed.
+
+        With `frees` tasks that waited for such a build are looked at again even if it is known.
+        """
         with self._announcing:
             if self._digest:
                 self._store.schemas.keep(self._schemas)
             else:
-                for queue in self._queues:
-                    self._store.workers.register_queue(queue)
                 self._store.schemas.publish(self._schemas)
             self._store.agenda.publish(self._periodic)
-            self._digest = self._store.workers.announce(self._queues, self._types, build=self._build)
+            sound = [queue for queue in self._queues if self._tell(queue, frees)]
+            self._digest = digest_of(self._types, self._build)
             self._announced_at = time.monotonic()
+            return frozenset(self._queues).difference(sound)
 
     def refresh(self) -> None:
         """Publish the types again if that was a minute ago."""
         if time.monotonic() - self._announced_at >= REFRESH_S:
             self.announce()
+
+    def _tell(self, queue: str, frees: bool) -> bool:
+        """Tell one queue, and say if that is damaged, which must not keep the types from the others."""
+        try:
+            if not self._digest:
+                self._store.workers.register_queue(queue)
+            self._store.workers.announce([queue], self._types, build=self._build, frees=frees)
+        except RedisUnavailable:
+            raise
+        except DtqError as error:
+            log.error("cannot announce the task types to the queue %s: %s", queue, error)
+            return False
+        return True

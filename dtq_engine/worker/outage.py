@@ -2,9 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from dtq_engine.errors import RedisUnavailable
+from dtq_engine.store.schedule import late_s
 
 log = logging.getLogger("dtq.worker")
 
@@ -25,10 +27,12 @@ class Outage:
         self._run_id = ""
         self._since: float | None = None
         self._hold_until = 0.0
+        self._steady_since = clock()
 
     def began(self, error: RedisUnavailable) -> None:
         """Redis did not answer; said once in the log until it does."""
         self._hold_off()
+        self._steady_since = self._clock()
         if self._since is None:
             self._since = self._clock()
             log.warning("Redis is unavailable and will be tried again until it answers: %s", error)
@@ -53,6 +57,21 @@ class Outage:
     def over(self) -> bool:
         """Whether Redis has been there for a whole visibility period, so that expired leases mean dead workers."""
         return self._clock() >= self._hold_until
+
+    @contextmanager
+    def exchange(self) -> Generator[None, None, None]:
+        """Around exchanges with Redis that should be quick: one that is not tells that Redis may have stood still."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            if self._clock() - began > late_s(self._visibility_s):
+                self._steady_since = self._clock()
+
+    @property
+    def steady_ms(self) -> int:
+        """For how long every exchange was quick."""
+        return int((self._clock() - self._steady_since) * 1000)
 
     def _hold_off(self) -> None:
         self._hold_until = self._clock() + max(self._visibility_s, HOLD_LEAST_S)

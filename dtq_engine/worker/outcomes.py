@@ -1,7 +1,6 @@
 """What became of an execution, as an outcome that the policy can judge. No I/O."""
 
 import asyncio
-import math
 from dataclasses import replace
 
 from dtq_engine.codec import describe_error
@@ -44,6 +43,14 @@ def returned(claim: Claim, value: bytes | None, max_bytes: int) -> Returned:
 
 def raised(execution: Execution, error: BaseException) -> Outcome:
     """The handler raised; a CancelledError means what the execution was interrupted for."""
+    try:
+        return _raised(execution, error)
+    except Exception as worse:
+        # An exception of the handler's own making may raise when it is looked at; each execution has to end.
+        return Raised(attempt_error(execution, worse))
+
+
+def _raised(execution: Execution, error: BaseException) -> Outcome:
     match error:
         case Retry() if (delay_ms := _milliseconds(error.delay)) is not None:
             return AskedRetry(attempt_error(execution, error), delay_ms)
@@ -131,6 +138,7 @@ def _located(error: AttemptError, claim: Claim, ended_ms: int) -> AttemptError:
 
 
 def _milliseconds(delay_s: object) -> int | None:
-    if isinstance(delay_s, bool) or not isinstance(delay_s, int | float) or not math.isfinite(delay_s):
+    if isinstance(delay_s, bool) or not isinstance(delay_s, int | float):
         return None
+    # Compared as it is: to make a float of it would fail for a whole number of 400 digits. NaN is in no range.
     return round(delay_s * 1000) if 0 <= delay_s <= MAX_DELAY_S else None

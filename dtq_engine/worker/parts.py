@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
 
 REAP_MOST_S = 5.0
 POLL_LIVES_S = 15.0
+LOOP_LIVES_S = 15.0
 
 
 class Parts:
@@ -83,7 +84,9 @@ class Parts:
         return (*keepers, self.scheduler, self.schedule_watch, self.housekeeper, self.reaper, self.poll)
 
     def is_alive(self) -> bool:
-        """Whether poll and heartbeat got round lately."""
+        """Whether poll and heartbeat got round lately, and the event loop does."""
+        if self.executor.event_loop.silent_s() >= LOOP_LIVES_S:
+            return False
         now = time.monotonic()
         beat_lives_s = 3 * self._settings.heartbeat_interval_s + 5
         return now - self.poll.progressed_at < POLL_LIVES_S and now - self.heartbeat.progressed_at < beat_lives_s

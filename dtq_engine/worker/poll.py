@@ -1,5 +1,6 @@
 """Claiming tasks: strictly in the order of the queues, never more than fit, and never by polling."""
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -7,7 +8,7 @@ from contextlib import suppress
 
 from dtq_engine import crash
 from dtq_engine.connection import Connection
-from dtq_engine.errors import RedisUnavailable
+from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.ids import new_token
 from dtq_engine.model import Claim, ClaimReply, ClaimStatus
 from dtq_engine.store import Store
@@ -15,6 +16,8 @@ from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.known_types import KnownTypes
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
+
+log = logging.getLogger("dtq.worker")
 
 BATCH = 100
 FULL_BATCH = 25
@@ -62,6 +65,7 @@ class Poll(Loop):
         self._batch = min(BATCH, inflight.slots, max(FULL_BATCH, inflight.slots // 2))
         self._unanswered: tuple[str, str, int] | None = None
         self._claiming = threading.Lock()
+        self._begun = False
 
     def step(self) -> None:
         """Claim once, or wait once: for a slot, for a wake-up, or for leave to claim."""
@@ -122,25 +126,37 @@ class Poll(Loop):
             if self.stopped or not self._may_claim():
                 return
             queue, token, limit = self._unanswered or (queue, new_token(), min(self._batch, self._inflight.free))
-            reply = self._ask(queue, token, limit)
+            try:
+                reply = self._ask(queue, token, limit)
+            except RedisUnavailable:
+                self._hot.update(self._queues.values())
+                raise
+            except DtqError as error:
+                # It is tried again when there is nothing else to do; until then it must not hold up the others.
+                log.error("cannot claim from the queue %s: %s", queue, error)
+                self._unanswered = None
+                self._hot.discard(queue)
+                return
             self._run_claims(reply.claims)
         if reply.status is ClaimStatus.TYPES:
-            self._types.announce()
+            if queue in self._types.announce():
+                self._hot.discard(queue)
         elif reply.status is not ClaimStatus.AGAIN and len(reply.claims) < limit:
             self._hot.discard(queue)
         self._tokens.discard(queue)
+        if not self._begun:
+            # What the first announcement freed may have gone to workers that cannot run it: we had yet to begin.
+            self._types.announce(frees=True)
+            self._begun = True
 
     def _ask(self, queue: str, token: str, limit: int) -> ClaimReply:
         """Claim; without an answer the same is asked again next time, for what it claimed runs under its token."""
         self._unanswered = (queue, token, limit)
         crash.at("before-claim")
-        try:
+        with self._outage.exchange():
             reply = self._store.leases.claim(
                 queue, worker=self._worker_id, token=token, limit=limit, types_digest=self._types.digest
             )
-        except RedisUnavailable:
-            self._hot.update(self._queues.values())
-            raise
         crash.at("after-claim")
         self._unanswered = None
         return reply
@@ -149,7 +165,7 @@ class Poll(Loop):
         """Take in what a claim without an answer may have brought: given back, it burns no attempt."""
         if self._unanswered is not None:
             queue, token, _ = self._unanswered
-            with suppress(RedisUnavailable):
+            with suppress(DtqError):
                 self._run_claims(self._ask(queue, token, 0).claims)
 
     def _give_tokens_back(self) -> None:

@@ -54,7 +54,8 @@ class Reaper(Loop):
 
     def step(self) -> None:
         """One round over the queues."""
-        server = self._server()
+        with self._outage.exchange():
+            server = self._server()
         self._outage.saw_server(server.run_id, server.uptime_s)
         if not self._outage.over:
             return
@@ -68,10 +69,14 @@ class Reaper(Loop):
                 log.error("cannot reap the queue %s: %s", queue, error)
 
     def _reap(self, queue: str) -> None:
-        schedule = self._store.schedule
-        while not self.stopped and (claims := schedule.reclaim(queue, reaper=self._worker_id, token=new_token())):
+        while not self.stopped and (claims := self._take_over(queue)):
             log.warning("took over %d tasks of the queue %s from workers that are gone", len(claims), queue)
             self._settle(claims)
+
+    def _take_over(self, queue: str) -> list[Claim]:
+        with self._outage.exchange():
+            steady_ms = self._outage.steady_ms
+            return self._store.schedule.reclaim(queue, reaper=self._worker_id, token=new_token(), steady_ms=steady_ms)
 
     def _settle(self, claims: Sequence[Claim]) -> None:
         crash.at("reclaim-undecided")

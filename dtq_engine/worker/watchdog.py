@@ -18,13 +18,17 @@ SILENCE_S = 5.0
 HOPELESS = 10
 COOPERATION_S = 1.0
 ALIVE_S = 1.0
+LOOP_PATIENCE_S = 20.0
+NOBODYS_S = 60.0
 
 
 class Watchdog(Loop):
     """Ends executions at their deadlines, and the worker when too many of its threads are stuck.
 
     `give_up` is told once, with the reason, when an execution is overdue by 10 times its timeout or half of
-    the slots are held by overdue ones. `show_life` is called once a second while `is_alive` says so.
+    the slots are held by overdue ones; when what blocks the event loop is overdue by that much, or by 20 s; and when
+    the loop is blocked for a minute by what has no deadline. `show_life` is called once a second while `is_alive`
+    says so.
     """
 
     name = "watchdog"
@@ -48,10 +52,11 @@ class Watchdog(Loop):
         self._show_life = show_life
         self._shown_at = 0.0
         self._silent = False
+        self._rests_until = 0.0
 
     def lets_claim(self) -> bool:
-        """Whether new tasks would make progress: not while the event loop is blocked."""
-        return not self._silent
+        """Whether new tasks would make progress: not while the event loop is blocked, or was just now."""
+        return not self._silent and time.monotonic() >= self._rests_until
 
     def step(self) -> None:
         """Look at everything once."""
@@ -70,7 +75,12 @@ class Watchdog(Loop):
 
     def _overran(self, execution: Execution) -> None:
         claim = execution.claim
-        log.warning("%s passed its timeout of %g s", title(claim), claim.timeout_ms / 1000, extra=facts(claim))
+        if execution.never_began:
+            # Without a rest it would be claimed and given back again and again.
+            self._rests_until = time.monotonic() + SILENCE_S
+            log.warning("%s is given back: the event loop never came to it", title(claim), extra=facts(claim))
+        else:
+            log.warning("%s passed its timeout of %g s", title(claim), claim.timeout_ms / 1000, extra=facts(claim))
         self._executor.time_out(execution)
 
     def _judge(self, overdue: list[Execution], now: float) -> None:
@@ -89,10 +99,23 @@ class Watchdog(Loop):
         self._give_up(reason)
 
     def _listen(self) -> None:
-        silent = self._executor.event_loop.silent_s() >= SILENCE_S
+        silent_s = self._executor.event_loop.silent_s()
+        silent = silent_s >= SILENCE_S
         if silent and not self._silent:
             stack = self._executor.event_loop.stack()
             log.error("the event loop is blocked for %g s, and nothing is claimed meanwhile:\n%s", SILENCE_S, stack)
         elif self._silent and not silent:
             log.warning("the event loop goes on")
         self._silent = silent
+        if silent and not self._gave_up:
+            self._judge_loop(silent_s)
+
+    def _judge_loop(self, silent_s: float) -> None:
+        blocker = self._executor.blocker()
+        if blocker is None:
+            if silent_s >= NOBODYS_S:
+                self._end_worker(f"the event loop is blocked for {NOBODYS_S:g} s")
+            return
+        timeout_s = blocker.claim.timeout_ms / 1000
+        if time.monotonic() - blocker.deadline >= min(HOPELESS * timeout_s, LOOP_PATIENCE_S):
+            self._end_worker(f"a handler blocks the event loop far beyond its timeout ({blocker.claim.type})")

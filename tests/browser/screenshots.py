@@ -19,7 +19,6 @@ from tests.support.clock import Clock
 from tests.web.web_process import WebProcess
 
 TARGET = Path(__file__).parents[2] / "docs" / "screenshots"
-FULL = False
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
@@ -56,7 +55,7 @@ def pages(store: Store) -> dict[str, str]:
         "activity": "/activity",
         "system": "/system",
         "tasks": "/tasks",
-        "tasks-search": '/tasks?q=status:dead_lettered error:"timed out" sinc:1h',
+        "tasks-search": "/tasks?q=status:dead_lettered+type:email.*+error:%22timed+out%22+since:7d",
         "task-dead": f"/tasks/{letter.task_id}?queue=mail",
         "task-running": f"/tasks/{running.id}?queue=reports",
     }
@@ -70,7 +69,7 @@ def take(browser: Browser, origin: str, name: str, path: str) -> None:
         page.goto(origin + path)
         if page.locator("#live-state").count():
             page.wait_for_selector('[data-state="live"]')
-        page.screenshot(path=TARGET / f"{name}-{look}.png", full_page=FULL)
+        page.screenshot(path=TARGET / f"{name}-{look}.png")
         context.close()
 
 

@@ -138,6 +138,15 @@ def skipped_delivery(stage: Stage, keys: Keys) -> str | None:
     return f"XGROUP SETID {stream} $"
 
 
+def future_group(stage: Stage, keys: Keys) -> str | None:
+    """The group is ahead of its stream, so that it would skip what comes as well."""
+    band, stream = _some_stream(stage, keys)
+    if band not in stage.world.now.delivered or not stage.world.now.records:
+        return None  # Nothing leads to a queue that is not registered and has no tasks.
+    stage.world.client.xgroup_setid(stream, "workers", "99999999999999-0")
+    return f"XGROUP SETID {stream} 99999999999999-0"
+
+
 def lost_schedule(stage: Stage, keys: Keys) -> str | None:
     """Delayed, retrying or blocked tasks are not scheduled any more."""
     names = {
@@ -220,6 +229,7 @@ NEEDS_A_SWEEP: tuple[Damage, ...] = (
     lost_stream,
     lost_delivery,
     skipped_delivery,
+    future_group,
     lost_schedule,
     lost_index,
     lost_letters,

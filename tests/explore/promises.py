@@ -87,10 +87,10 @@ class Known:
 
 @dataclass(slots=True)
 class Key:
-    """An idempotency key: whose it is, and what it was given for."""
+    """An idempotency key: whose it is, and what it was given for; without a type that is not known any more."""
 
     task_id: str
-    type: str
+    type: str | None
     payload: bytes
 
 

@@ -70,7 +70,8 @@ class Snapshot:
     counters: dict[str, int] = field(default_factory=dict)
     events: list[tuple[int, list[str]]] = field(default_factory=list)
     periodic: dict[str, Record] = field(default_factory=dict)
-    types: set[str] = field(default_factory=set)
+    types: dict[str, set[str]] = field(default_factory=dict)
+    builds: set[str] = field(default_factory=set)
     memos: set[str] = field(default_factory=set)
     wakes: int = 0
     schedule_wakes: int = 0
@@ -86,6 +87,10 @@ class Snapshot:
     def is_undelivered(self, entry: Entry) -> bool:
         """Whether the group will deliver this entry."""
         return entry.order > self.delivered.get(entry.band, (-1, -1))
+
+    def is_known(self, type: str) -> bool:
+        """Whether a living build of workers knows a task type."""
+        return any(type in self.types.get(digest, ()) for digest in self.builds)
 
     def startable(self) -> list[Entry]:
         """The deliveries that a claim may start a task from, in the order in which it should."""
@@ -168,8 +173,12 @@ def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: A
         case "periodic":
             snapshot.periodic |= {rest: _pairs(contents)} if rest else {}
             snapshot.ttl[f"periodic {rest}"] = ttl
-        case "types" | "claim" | "request" if ttl > 0:
-            (snapshot.types if kind == "types" else snapshot.memos).add(rest)
+        case "types" if ttl > 0:
+            snapshot.types[rest] = set(contents)
+        case "builds" if ttl > 0:
+            snapshot.builds = set(_scores(contents))
+        case "claim" | "request" if ttl > 0:
+            snapshot.memos.add(rest)
         case _:
             _place_mark(snapshot, f"{kind}:{rest}".strip(":"), contents)
 

@@ -134,7 +134,7 @@ HELD_FOR_EVER = "t 1 1 1 " + "9" * 30
 
 
 @pytest.mark.parametrize(
-    "value", ["", "x", "-1", "1e999", "9" * 400, HELD_FOR_EVER, None], ids=lambda value: str(value)[:9]
+    "value", ["", "x", "-1", "nan", "5 nan", "1e999", "9" * 400, HELD_FOR_EVER, None], ids=lambda value: str(value)[:9]
 )
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_broken_fields_stop_nobody(server: Server, way: Callable[[Bench], None], value: str | None):

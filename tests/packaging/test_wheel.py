@@ -56,6 +56,8 @@ def test_the_wheel_holds_what_runs_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in names} == {"dtq_engine", "pytest_dtq.py", "webapp"}
     sources = [ROOT / "pytest_dtq.py", *(ROOT / "dtq_engine").rglob("*"), *(ROOT / "webapp").rglob("*")]
     wanted = {str(path.relative_to(ROOT)) for path in sources if path.is_file() and "__pycache__" not in path.parts}
+    of_pages = [*(ROOT / "static").rglob("*"), *(ROOT / "templates").rglob("*")]
+    wanted |= {f"webapp/{path.relative_to(ROOT)}" for path in of_pages if path.is_file()}
     assert names == wanted
     assert {"dtq_engine/py.typed", "dtq_engine/lua/submit.lua"} <= names
 

@@ -89,7 +89,7 @@ def test_a_batch_is_one_span_and_each_task_a_child_of_it(
 
     start()
     for answer in app.submit_many([work.prepare() for _ in range(3)]):
-        app.handle(answer.id).result(timeout=10)  # type: ignore[union-attr]
+        app.handle(answer.id).result(timeout=10)
     [submit] = spans(exporter, "submit work")
     assert submit.attributes is not None
     assert submit.attributes["messaging.batch.message_count"] == 3

@@ -70,9 +70,9 @@ class Hand:
         """Finalize several executions in the same way, in one call."""
         return self.store.leases.finalize([(claim, transition or Succeed(None)) for claim in claims])
 
-    def reclaim(self, token: str | None = None) -> list[Claim]:
+    def reclaim(self, token: str | None = None, **how: int) -> list[Claim]:
         """Take over expired leases under this worker's name."""
-        return self.store.schedule.reclaim(self.queue, reaper=self.name, token=token or new_token())
+        return self.store.schedule.reclaim(self.queue, reaper=self.name, token=token or new_token(), **how)
 
     def task(self, task_id: str) -> Task:
         """The task as it is now."""

@@ -86,6 +86,14 @@ def test_the_worker_of_a_running_task_is_told(hand, store, conn):
 
 
 @both
+@pytest.mark.parametrize("damage", [("HDEL", "w"), ("HDEL", "L"), ("HSET", "L", "unreadable"), ("HDEL", "w", "L")])
+def test_a_running_task_of_which_nobody_knows_the_holder_is_asked_to_stop(hand, store, client, damage):
+    hand.start("a")
+    client.execute_command(damage[0], store.keys.task("default", "a"), *damage[1:])
+    assert store.control.cancel("a") is REQUESTED
+    assert hand.task("a").cancel_requested
+
+
 def test_those_who_wait_for_the_end_are_told_of_a_cancel(hand, store, conn):
     hand.submit("a")
     store.leases.watch("a", "default", "p1")

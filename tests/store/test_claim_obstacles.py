@@ -111,9 +111,72 @@ def test_a_blocked_task_expires_when_it_is_looked_at_too_late(hand, clock):
     assert hand.status("a") == "expired"
 
 
+@both
+def test_what_another_living_build_knows_is_put_off_for_a_second_and_nothing_is_counted(hand, store, client, clock):
+    block(hand)
+    counted = client.hmget(store.keys.task("default", "a"), "B", "N")
+    knowing = Hand(store, "w2", ["mail", "new.type"])
+    for _ in range(5):
+        store.schedule.promote("default")
+        assert hand.claim() == []
+        assert 0 < store.schedule.promote("default").next_due_in_ms <= 1000
+        clock.advance(1.1)
+    assert client.hmget(store.keys.task("default", "a"), "B", "N") == counted
+    store.schedule.promote("default")
+    assert ids(knowing.claim()) == ["a"]
+
+
+def test_a_task_that_only_ever_met_the_wrong_build_was_never_blocked(hand, store, client):
+    Hand(store, "w2", ["new.type"])
+    block(hand)
+    assert (hand.status("a"), hand.task("a").reason) == ("blocked", "unknown_task_type:new.type")
+    assert client.hmget(store.keys.task("default", "a"), "B", "N") == [None, None]
+
+
+def test_no_grace_runs_out_while_a_living_build_knows_the_type(make_store, clock):
+    hand = Hand(make_store(unknown_type_grace_s=1))
+    block(hand)
+    Hand(hand.store, "w2", ["new.type"])
+    for _ in range(3):
+        look_again(hand, clock, 60)
+    assert hand.status("a") == "blocked"
+
+
+def test_a_build_whose_types_have_lapsed_is_waited_for_no_longer(make_store, client, clock):
+    hand = Hand(make_store(unknown_type_grace_s=1))
+    block(hand)
+    gone = Hand(hand.store, "w2", ["new.type"])
+    client.delete(hand.store.keys.types("default", gone.digest))
+    look_again(hand, clock, 60)
+    assert hand.status("a") == "dead_lettered"
+
+
+def test_builds_that_lapsed_are_forgotten_at_the_next_announcement(hand, store, client):
+    client.zadd(store.keys.builds("default"), {"long-gone": 1})
+    Hand(store, "w2", ["other.type"])
+    assert b"long-gone" not in client.zrange(store.keys.builds("default"), 0, -1)
+    assert 0 < client.ttl(store.keys.builds("default")) <= 300
+
+
+@pytest.mark.parametrize("field", ["B", "N"])
+@pytest.mark.parametrize("value", ["nan", "-nan", "inf", "1e999", "x"])
+def test_damage_to_what_is_known_of_a_block_stops_nobody(hand, store, client, clock, field, value):
+    block(hand)
+    hand.submit("b")
+    client.hset(store.keys.task("default", "a"), field, value)
+    look_again(hand, clock, 2)
+    assert hand.status("b") == "running"
+    look_again(hand, clock, HOUR_S + 61)
+    look_again(hand, clock, HOUR_S + 61)
+    assert hand.status("a") == "dead_lettered"
+
+
 # Records that cannot be read
 
 UNDECODABLE = [
+    ("HSET", "r", "5 1795986779688 1 2 3 4 " + "9" * 15),
+    ("HSET", "r", "5 1795986779688 " + "9" * 400 + " 2 3 4 5"),
+    ("HSET", "r", "5 nan"),
     ("HDEL", "t"),
     ("HDEL", "r"),
     ("HSET", "r", "5 1 2 soon"),

@@ -152,6 +152,8 @@ DAMAGED = {
     "time_to_live": lambda client, keys: client.persist(keys.task("default", "off")),
     "member_without_record": lambda client, keys: client.zadd(keys.retry_schedule("default"), {"gone": 9e15}),
     "stray_delivery": stray,
+    "group": lambda client, keys: client.xgroup_setid(keys.stream("default", 9), "workers", "99999999999999-0"),
+    "letter_without_task": lambda client, keys: client.xadd(keys.dead_letters("default"), {"i": "gone"}),
     "queue": lambda client, keys: client.srem(keys.queues(), "default"),
 }
 
@@ -176,7 +178,7 @@ def everything(client, prefix: str) -> dict[bytes, bytes]:
 def test_a_task_that_moves_on_while_it_is_looked_at_is_not_damaged(world, store, monkeypatch):
     """Between the reading of the records and the look at the streams, everything that can moves."""
     pipeline = store.connection.pipeline
-    calls = []
+    calls: list[object] = []
 
     def moving(commands):
         first = commands and commands[0][0] == "XINFO" and not calls

@@ -59,7 +59,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
     local out = {TASK .. 'a', KEY['stream:dead-letter'], KEY.schedule, KEY['retry:schedule'], KEY.blocked, KEY.counters,
       KEY['stream:events'], KEY['stream:audit'], paused_key(), KEY.wake, KEY['wake:schedule'],
       satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), idempotency_key('k'),
-      KEY.claim .. ':w:t', KEY.types .. ':d', KEY.request .. ':r',
+      KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
       KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n'}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
@@ -71,7 +71,8 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
         *(keys.task(q, "a"), keys.dead_letters(q), keys.schedule(q), keys.retry_schedule(q), keys.blocked(q)),
         *(keys.counters(q), keys.events(q), keys.audit(q), keys.paused(q), keys.wake(q), keys.wake_schedule(q)),
         *keys.satellites(q, "a"),
-        *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.request(q, "r")),
+        *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.builds(q)),
+        keys.request(q, "v", "a", "r"),
         *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n")),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
@@ -175,22 +176,44 @@ def test_promote_answers_how_many_and_when_next(hand, store, clock):
     assert run(store, "promote", 100) == [1, b""]
 
 
-def test_reclaim_answers_where_to_go_on_and_then_tasks(hand, store, clock):
-    hand.start("a", priority=0)
+ON_TIME = (2**52, 500, 2**52)
+"""The call was sent just now, and its caller never met a slow server."""
+
+
+def test_reclaim_answers_the_time_where_to_go_on_and_then_tasks(hand, store, clock):
+    hand.start("a", priority=5)
+    hand.start("b", priority=0)
     clock.advance(31)
-    assert run(store, "reclaim", "w2", "t", 9, "-", 100, 30_000) == [b"8", b"-"]
-    place, entry, task = run(store, "reclaim", "w2", "t", 0, "-", 100, 30_000)
-    assert (place, entry, task[0]) == (b"", b"-", b"a")
+    before = store.now_ms()
+    real, place, entry, task = run(store, "reclaim", "w2", "t", 9, "-", 100, 30_000, *ON_TIME)
+    assert before <= int(real) <= store.now_ms()
+    assert (place, entry, task[0]) == (b"4", b"-", b"a")
+    _, place, entry, task = run(store, "reclaim", "w2", "t", 4, "-", 100, 30_000, *ON_TIME)
+    assert (place, entry, task[0]) == (b"", b"-", b"b")
+
+
+def test_a_reclaim_without_anything_pending_is_one_call(hand, store):
+    hand.submit("a")
+    assert run(store, "reclaim", "w2", "t", 9, "-", 100, 30_000, *ON_TIME)[1:] == [b"", b"-"]
 
 
 def test_reclaim_goes_on_after_the_last_entry_it_looked_at(hand, store, clock):
     hand.submit("a", "b")
     first, _ = hand.claim()
     clock.advance(31)
-    place, entry, *tasks = run(store, "reclaim", "w2", "t", 5, "-", 1, 30_000)
+    _, place, entry, *tasks = run(store, "reclaim", "w2", "t", 5, "-", 1, 30_000, *ON_TIME)
     assert (place, entry, len(tasks)) == (b"5", f"({first.entry}".encode(), 1)
-    place, _, *tasks = run(store, "reclaim", "w2", "t", 5, entry, 2, 30_000)
+    _, place, _, *tasks = run(store, "reclaim", "w2", "t", 5, entry, 2, 30_000, *ON_TIME)
     assert (place, [task[0] for task in tasks]) == (b"4", [b"b"])
+
+
+def test_a_reclaim_that_was_long_on_its_way_does_nothing_but_tell_the_time(hand, store, client, clock):
+    hand.start("a")
+    clock.advance(31)
+    late = (store.now_ms() - 501, 500, 2**52)
+    assert run(store, "reclaim", "w2", "t", 9, "-", 100, 30_000, *late)[1:] == [b"", b"-"]
+    assert not client.exists(store.keys.pulse("default"))
+    assert hand.task("a").lease_expiries == 0
 
 
 def test_cancel_answers_what_happened(hand, store, client):

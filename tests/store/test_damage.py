@@ -1,11 +1,13 @@
 """Keys that hold something else: a script does all it should or refuses and has written nothing."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import redis
 
-from dtq_engine.errors import RedisDamaged, TaskNotFound
+from dtq_engine import Dtq
+from dtq_engine.errors import RedisDamaged, RedisRefused, TaskNotFound
 from dtq_engine.ids import new_token
 from dtq_engine.model import (
     FINAL,
@@ -253,6 +255,42 @@ def test_in_an_intact_world_each_verb_acts(world, client, settings, verb):
 
 
 # One damaged task does not stop the others
+
+
+@pytest.mark.parametrize("kind", ["task", "idempotency", "band", "schedule", "holder"])
+def test_a_damaged_neighbour_does_not_keep_tasks_from_being_accepted(world, store, client, kind):
+    keys = store.keys
+    if kind == "holder":
+        client.set(keys.idempotency(QUEUE, "k"), "f somebody L")
+    named = {"task": keys.task(QUEUE, "n2"), "idempotency": keys.idempotency(QUEUE, "k"), "band": keys.stream(QUEUE, 0)}
+    harm(client, (named | {"schedule": keys.schedule(QUEUE), "holder": keys.task(QUEUE, "somebody")})[kind])
+    delay_ms = 60_000 if kind == "schedule" else 0
+    broken = NewTask(id="n2", type="mail", payload=LONG, idempotency_key="k", priority=0, delay_ms=delay_ms)
+    receipts = store.intake.submit([NewTask(id="n1", type="mail"), broken, NewTask(id="n3", type="mail")])
+    assert [receipt.outcome.value for receipt in receipts] == ["new", "damaged", "new"]
+    assert not receipts[1].accepted
+    assert (world.hand.status("n1"), world.hand.status("n3")) == ("queued", "queued")
+    assert client.exists(keys.payload(QUEUE, "n2")) == 0
+
+
+def test_a_damaged_neighbour_has_the_error_for_an_answer(store, settings, client):
+    app = Dtq(settings)
+    mail = NewTask(id="n1", type="mail")
+    client.set(store.keys.task("default", "n2"), "damaged")
+    answers = app.submit_many([mail, replace(mail, id="n2"), replace(mail, id="n3")])
+    assert [type(each).__name__ for each in answers] == ["Handle", "RedisDamaged", "Handle"]
+    with pytest.raises(RedisDamaged, match="n2"):
+        app.submit(replace(mail, id="n2"))
+    app.close()
+
+
+def test_a_submit_that_a_stream_refuses_leaves_nothing_behind(store, client, settings):
+    store.workers.register_queue("default")
+    client.xadd(store.keys.stream("default", 5), {"i": "last"}, id="18446744073709551615-18446744073709551615")
+    before = snapshot(client, settings.prefix)
+    with pytest.raises(RedisRefused):
+        store.intake.submit([NewTask(id="a", type="mail", payload=LONG, headers={"h": "x" * 99}, idempotency_key="k")])
+    assert snapshot(client, settings.prefix) == before
 
 
 def test_a_damaged_payload_does_not_stop_a_claim(world, client):

@@ -164,6 +164,14 @@ def test_ending_nothing_answers_nothing(store):
     assert store.leases.finalize([]) == []
 
 
+@pytest.mark.parametrize("end", [lambda e: Reschedule(e, 0), Cancel, lambda e: DeadLetter(e, "permanent")])
+def test_an_error_type_of_any_length_is_cut(hand, store, end):
+    hand.end(hand.start("a"), end(error(type="é" * 100_000)))
+    (kept,) = hand.task("a").errors
+    assert kept.type == "é" * 200
+    assert all(len(event.detail or "") <= 200 for event in store.events.tail("default", 9))
+
+
 # Retries
 
 

@@ -91,6 +91,21 @@ def test_a_record_that_cannot_be_read_is_damage_not_absence(hand, store, client)
     assert store.inspect.find(["a"]) == [None]
 
 
+@pytest.mark.parametrize("field", ["a", "d", "\udcff"])
+def test_a_dead_letter_with_a_damaged_field_hides_no_other(hand, store, client, field):
+    hand.end(hand.start("a"), DeadLetter(error(), "permanent"))
+    name = field.encode("utf-8", "surrogateescape")
+    client.xadd(store.keys.dead_letters("default"), {"i": "a", "t": "mail", name: b"\xff"})
+    damaged, whole = store.inspect.dead_letters().items
+    assert (whole.task_id, damaged.task_id, damaged.attempts, damaged.died_ms) == ("a", "a", 0, 0)
+
+
+def test_a_damaged_counter_hides_no_other(hand, store, client):
+    hand.submit("a")
+    client.hset(store.keys.counters("default"), mapping={b"\xff started": "nan", "mail started": "nan"})
+    assert store.inspect.counters("default")["mail"] == {"submitted": 1, "started": 0}
+
+
 @pytest.mark.keeps_keys
 @pytest.mark.parametrize("kind", ["payload", "headers", "errors", "result"])
 def test_damaged_side_keys_do_not_hide_the_task(hand, store, client, kind):

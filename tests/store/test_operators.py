@@ -88,11 +88,49 @@ def test_a_running_or_ended_task_keeps_its_priority(hand, store):
             store.control.reprioritise(task_id, 9)
 
 
-@pytest.mark.parametrize("priority", [-1, 10, 55])
-def test_a_priority_that_is_none_is_refused(hand, store, priority):
+@pytest.mark.parametrize("priority", [-1, 10, 55, 5.0, True, False, "5", None, float("nan")])
+def test_a_priority_that_is_none_is_refused(hand, store, client, priority):
     hand.submit("a")
-    with pytest.raises(InvalidTask):
+    asked = client.hget(store.keys.task("default", "a"), "r")
+    with pytest.raises(InvalidTask, match="whole number from 0 to 9"):
         store.control.reprioritise("a", priority)
+    assert client.hget(store.keys.task("default", "a"), "r") == asked
+
+
+# Pause
+
+
+@pytest.mark.parametrize("for_ms", [0, -1, True, 1.5, 1e20, 10**18, "60000", float("nan")])
+def test_a_pause_for_what_is_no_time_is_refused_and_pauses_nothing(store, client, for_ms):
+    with pytest.raises(InvalidTask, match="for_ms"):
+        store.control.pause("default", for_ms=for_ms)
+    assert not client.exists(store.keys.paused("default"))
+    assert store.events.audit("default", 9) == []
+
+
+# Requests
+
+
+def test_one_request_may_be_for_several_verbs_and_tasks(hand, store, client):
+    hand.submit("a", "b", "c", delay_ms=60_000)
+    for task_id in ("a", "b"):
+        assert store.control.cancel(task_id, request="r1") == "cancelled"
+    store.control.run_now("c", request="r1")
+    assert [hand.status(each) for each in "abc"] == ["cancelled", "cancelled", "queued"]
+    store.control.pause("default", request="r1")
+    store.control.resume("default", request="r1")
+    assert not client.exists(store.keys.paused("default"))
+    assert store.control.cancel("a", request="r1") == "cancelled", "sent again it answers the same"
+    assert len(store.events.audit("default", 9)) == 5
+
+
+def test_a_discard_that_is_sent_again_without_its_queue_answers_the_same(hand, store):
+    hand.submit("a")
+    store.control.cancel("a")
+    for _ in range(2):
+        store.control.discard("a", request="r1")
+    with pytest.raises(TaskNotFound):
+        store.control.discard("b", request="r1")
 
 
 @pytest.mark.parametrize("verb", ["run_now", "reprioritise"])

@@ -1,12 +1,18 @@
 """Reclaiming: executions whose worker is gone are handed to a reaper, each to one, and none is forgotten."""
 
+import os
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
+from dtq_engine.connection import connect
 from dtq_engine.ids import new_token
 from dtq_engine.model import DeadLetter, LeaseExpired, NewTask, Release, Reschedule, RetryPolicy
 from dtq_engine.policy import decide
+from dtq_engine.store import Store
 from tests.store.hand import Hand, error, ids
 
 both = pytest.mark.both_servers
@@ -32,6 +38,29 @@ def test_a_lease_that_has_not_expired_stays_with_its_worker(hand, other, clock):
     hand.start("a")
     clock.advance(29)
     assert other.reclaim() == []
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("w", b"\xff\xfe"),
+        ("t", b"\xff\xfe"),
+        ("n", b"nan"),
+        ("y", b"9" * 5000),
+        ("r", b"\xff"),
+        ("r", b"5 1795986779688 1 2 3 4 " + b"9" * 5000),
+        ("L", b"t " + b"9" * 30 + b" 9 1 30000"),
+        ("h", b"\xff"),
+        ("h", b'{"a":"\xff"}'),
+    ],
+)
+def test_a_record_that_cannot_be_read_does_not_stop_the_reaper(hand, other, store, client, clock, field, value):
+    hand.submit("a", "b", "c")
+    hand.claim()
+    client.hset(store.keys.task("default", "b"), field, value)
+    clock.advance(LEASE_S)
+    assert ids(other.reclaim()) == ["a", "b", "c"]
 
 
 def test_an_empty_queue_has_nothing_to_reclaim(other):
@@ -268,21 +297,35 @@ def away(store, client, *, seconds: float) -> None:
 def test_after_redis_was_away_leases_have_their_full_time_again(hand, other, store, client, clock):
     lose(hand, "a", clock)
     away(store, client, seconds=60)
-    assert other.reclaim() == []
+    assert other.reclaim(steady_ms=30_000) == []
+
+
+def test_a_reaper_that_was_in_contact_all_the_time_knows_that_redis_was_there(hand, other, store, client, clock):
+    lose(hand, "a", clock)
+    away(store, client, seconds=60)
+    assert ids(other.reclaim(steady_ms=70_000)) == ["a"]
 
 
 def test_a_short_silence_is_no_absence(hand, other, store, client, clock):
     lose(hand, "a", clock)
-    away(store, client, seconds=9)
-    assert ids(other.reclaim()) == ["a"]
+    away(store, client, seconds=1)
+    assert ids(other.reclaim(steady_ms=0)) == ["a"]
 
 
-def test_a_renewal_that_comes_first_notes_the_absence_too(hand, other, store, client, clock):
+def test_half_a_short_lease_is_no_short_silence(make_store, store, client, clock):
+    hasty = Hand(make_store(visibility_timeout_s=1, heartbeat_interval_s=0.1), "hasty")
+    hasty.start("a")
+    clock.advance(1.1)
+    away(store, client, seconds=0.6)
+    assert hasty.reclaim(steady_ms=500) == []
+
+
+def test_a_renewal_that_comes_first_does_not_hide_the_absence(hand, other, store, client, clock):
     claim = hand.start("b")
     lose(hand, "a", clock)
     away(store, client, seconds=60)
     store.leases.renew([claim])
-    assert other.reclaim() == []
+    assert other.reclaim(steady_ms=0) == []
 
 
 def test_the_hold_off_ends(hand, other, store, client, clock):
@@ -292,3 +335,42 @@ def test_the_hold_off_ends(hand, other, store, client, clock):
     assert other.reclaim() == []
     client.set(store.keys.pulse("default"), f"{now} {now - 31_000}")
     assert ids(other.reclaim()) == ["a"]
+
+
+def test_a_clock_that_was_set_back_holds_nobody_off(hand, other, store, client, clock):
+    lose(hand, "a", clock)
+    clock.advance(LEASE_S)
+    now = store.now_ms()
+    client.set(store.keys.pulse("default"), f"{now + 3_600_000} {now + 3_600_000}")
+    assert other.reclaim() == []
+    last, resumed = client.get(store.keys.pulse("default")).split()
+    assert int(last) == int(resumed) < now + 1000
+
+
+@pytest.mark.keeps_keys
+def test_a_call_that_a_stopped_server_holds_takes_nobodys_task(make_server, settings):
+    server = make_server()
+    store = Store(connect(replace(settings, redis_url=server.url)), settings)
+    hand = Hand(store)
+    quick = Hand(Store(store.connection, replace(settings, visibility_timeout_s=1, heartbeat_interval_s=0.1)), "quick")
+    quick.start("a")
+    assert hand.reclaim() == []
+    with ThreadPoolExecutor(1) as pool:
+        os.kill(server.pid, signal.SIGSTOP)
+        reclaimed = pool.submit(hand.reclaim)
+        time.sleep(1.2)
+        os.kill(server.pid, signal.SIGCONT)
+        assert reclaimed.result(5) == []
+    assert ids(hand.reclaim()) == ["a"]
+    store.close()
+
+
+def test_a_round_over_a_thousand_idle_queues_costs_less_than_a_second(store):
+    queues = [f"q{number}" for number in range(1000)]
+    before = time.process_time()
+    for queue in queues:
+        assert store.schedule.reclaim(queue, reaper="r", token=new_token(), steady_ms=0) == []
+    first = time.process_time() - before
+    for queue in queues:
+        store.schedule.reclaim(queue, reaper="r", token=new_token(), steady_ms=0)
+    assert time.process_time() - before - first < 1, first

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dtq_engine.errors import IdempotencyConflict, InvalidTransition, TaskNotFound
-from dtq_engine.model import Cancel, DeadLetter, Release, Reschedule, Succeed, TaskStatus
+from dtq_engine.model import Cancel, DeadLetter, Release, Reschedule, SubmitOutcome, Succeed, TaskStatus
 from dtq_engine.store import Store
 from tests.store.hand import Hand, error, ids
 
@@ -171,6 +171,20 @@ def test_a_key_that_is_another_tasks_by_now_is_a_conflict(hand, store, clock):
     with pytest.raises(IdempotencyConflict):
         store.control.requeue("a")
     assert (hand.status("a"), len(store.inspect.dead_letters().items)) == ("dead_lettered", 1)
+
+
+@both
+def test_a_key_that_has_expired_stands_for_the_requeued_task_again(hand, store, client):
+    dead(hand, idempotency_key="k", payload=b'{"n":1}')
+    client.delete(store.keys.idempotency("default", "k"))
+    store.control.requeue("a")
+    assert client.ttl(store.keys.idempotency("default", "k")) == -1
+    for task_id, payload in (("b", b'{"n":1}'), ("c", b'{"n":2}')):
+        (receipt,) = hand.submit(task_id, idempotency_key="k", payload=payload)
+        assert (receipt.id, receipt.outcome) == ("a", SubmitOutcome.DUPLICATE)
+    hand.end(hand.claim_one("a"))
+    assert client.ttl(store.keys.idempotency("default", "k")) > 0
+    assert hand.submit("d", idempotency_key="k")[0].status is TaskStatus.SUCCEEDED
 
 
 # Refused

@@ -2,6 +2,7 @@
 
 from dtq_engine.model import DeadLetter, TaskStatus
 from tests.store.hand import error
+from tests.support.waiting import wait_until
 
 
 def ids(findings):
@@ -16,8 +17,10 @@ def test_a_condition_decides_which_tasks_are_found(hand, store):
 
 def test_a_search_goes_on_where_its_budget_ended(hand, store, monkeypatch):
     monkeypatch.setattr("dtq_engine.store.search.STEP", 2)
-    for number in range(6):
-        hand.submit(f"t{number}", priority=9 if number == 0 else 1)
+    hand.submit("t0", priority=9)
+    begun_ms = store.now_ms()
+    wait_until(lambda: store.now_ms() > begun_ms)  # of one millisecond, no task is the newer one
+    hand.submit(*(f"t{number}" for number in range(1, 6)), priority=1)
     first = store.search.tasks(condition=lambda task: task.priority == 9, budget=4)
     assert (ids(first), first.looked) == ([], 4)
     second = store.search.tasks(condition=lambda task: task.priority == 9, cursor=first.cursor)

@@ -120,6 +120,56 @@ def test_members_of_indexes_without_a_record_go(world, store, client):
     assert store.sweep.run() == {"member_without_record": 1}
 
 
+@both
+def test_a_group_that_is_ahead_of_its_stream_is_set_back_and_everything_is_delivered(world, store, client):
+    client.xgroup_setid(store.keys.stream("default", 5), "workers", "99999999999999-0")
+    assert world.claim() == []
+    assert store.sweep.run() == {"group": 1, "delivery": 1}
+    world.submit("next")
+    assert ids(world.claim()) == ["queued", "next"]
+    assert store.sweep.run() == {}
+
+
+def test_a_group_that_is_ahead_of_an_empty_band_is_set_back(hand, store, client):
+    hand.end(hand.start("a"))
+    client.xgroup_setid(store.keys.stream("default", 5), "workers", "99999999999999-0")
+    assert store.sweep.run() == {"group": 1}
+    hand.submit("b")
+    assert ids(hand.claim()) == ["b"]
+
+
+@both
+def test_a_dead_letter_without_its_task_goes(world, store, client):
+    client.delete(store.keys.task("default", "dead"), *store.keys.satellites("default", "dead"))
+    lost = client.xadd(store.keys.dead_letters("default"), {"i": "nobody"})
+    client.xadd(store.keys.dead_letters("default"), {"i": "done"})
+    client.xadd(store.keys.dead_letters("default"), {"junk": "\x00"})
+    world.end(world.start("dies", priority=8), DeadLetter(error(), "permanent"))
+    assert store.sweep.run() == {"letter_without_task": 4, "member_without_record": 1}
+    assert client.xrange(store.keys.dead_letters("default"), lost, lost) == []
+    assert [letter.task_id for letter in store.inspect.dead_letters().items] == ["dies"]
+    assert store.sweep.run() == {}
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", 1e300])
+def test_a_place_that_is_no_time_becomes_now(world, store, client, score):
+    key = store.keys.schedule("default")
+    client.zadd(key, {"pending": score})
+    assert world.task("pending").due_ms is None
+    assert store.schedule.promote("default").next_due_in_ms is not None
+    if world.status("pending") == "pending":
+        assert store.sweep.run() == {"schedule": 1}
+        assert abs(client.zscore(key, "pending") - store.now_ms()) < 5_000
+        assert store.schedule.promote("default").moved == 1
+    assert world.status("pending") == "queued"
+
+
+def test_a_place_in_a_list_that_is_no_time_becomes_its_end(world, store, client):
+    client.zadd(store.keys.index("default", TaskStatus.SUCCEEDED), {"done": "inf"})
+    assert store.sweep.run() == {"index": 1}
+    assert client.zscore(store.keys.index("default", TaskStatus.SUCCEEDED), "done") == world.task("done").finished_ms
+
+
 def test_a_key_whose_living_task_is_gone_goes(world, store, client):
     client.set(store.keys.idempotency("default", "lost"), "f nobody L")
     assert store.sweep.run() == {"idempotency_key": 1}

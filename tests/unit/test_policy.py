@@ -194,3 +194,8 @@ def test_a_failure_never_becomes_a_success_and_never_loses_its_error(claim, outc
 def test_a_task_is_given_back_without_end_by_nobody(claim, luck):
     given_back = decide(replace(claim, restarts=RESTART_LIMIT), ShutDown(ERROR), luck=luck, max_lease_expiries=3)
     assert not isinstance(given_back, Release)
+
+
+def test_numbers_of_any_size_in_a_damaged_record_give_a_delay() -> None:
+    damaged = RetryPolicy(base_delay_ms=10**400, max_delay_ms=10**400, jitter=0.5)
+    assert backoff_ms(damaged, 10**18, 1) == backoff_ms(damaged, 1, 1) < 2**53

@@ -19,7 +19,10 @@ def test_limits_come_back_as_they_were_packed(attempts, base, most, jitter, time
     assert records.unpack_limits(records.pack_limits(policy, timeout).encode()) == (policy, timeout)
 
 
-@pytest.mark.parametrize("packed", [b"", b"1 2 3", b"a b c d e", b"1 2 3 4 5 6", b"\xff"])
+UNREADABLE = [b"", b"1 2 3", b"a b c d e", b"1 2 3 4 5 6", b"\xff", b"1 2 3 4 " + b"9" * 15, b"9" * 5000 + b" 2 3 4 5"]
+
+
+@pytest.mark.parametrize("packed", UNREADABLE)
 def test_unreadable_limits_are_the_defaults(packed):
     assert records.unpack_limits(packed) == (RetryPolicy(), 0)
 
@@ -27,7 +30,7 @@ def test_unreadable_limits_are_the_defaults(packed):
 @given(st.builds(AttemptError, st.text(), st.text(), st.text(), st.integers(0, 99), st.text(), COUNTS, COUNTS))
 def test_an_error_comes_back_with_the_time_redis_put_in_front(error):
     read = records.decode_error(b"123 " + records.encode_error(error))
-    assert (read.type, read.message, read.traceback) == (error.type, error.message, error.traceback)
+    assert (read.type, read.message, read.traceback) == (error.type[:200], error.message, error.traceback)
     assert (read.attempt, read.worker, read.started_ms, read.ended_ms) == (
         error.attempt,
         error.worker,
@@ -45,6 +48,21 @@ def test_whatever_is_in_a_history_is_read_as_an_error(item):
 def test_whatever_is_in_a_record_is_read_or_is_none(fields):
     records.decode_task("q", "a", fields, lambda _: None)
     records.decode_task("q", "a", {**fields, b"s": b"Q", b"t": b"mail"}, lambda _: None)
+
+
+@given(st.binary() | st.lists(st.binary(), min_size=6, max_size=6) | st.lists(st.binary(), min_size=13, max_size=13))
+def test_whatever_a_script_says_of_a_task_is_read_as_a_claim(described):
+    claim = records.decode_claim(described, "default", "w", "t")
+    assert (claim.queue, claim.token) == ("default", "t")
+
+
+@pytest.mark.parametrize("at", range(11))
+def test_one_unreadable_word_of_a_claim_leaves_the_others(at):
+    words = b"a mail 1-1 t 2 3 1000 9 5 1795986779688 1 2 3 4 5".split(b" ")
+    words[at] = b"\xff"
+    claim = records.decode_claim(b" ".join(words) + b"\n{}", "default", "w", "t")
+    read = (claim.task_id, claim.type, claim.payload, claim.entry)
+    assert sum(each == right for each, right in zip(read, ("a", "mail", b"{}", "1-1"), strict=True)) >= 3
 
 
 @given(st.binary())

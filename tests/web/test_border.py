@@ -114,7 +114,7 @@ def test_whoever_asks_whether_it_is_ready_does_not_learn_where_redis_is(make_web
 
 def test_it_can_be_mounted_under_a_path_of_another_app(web, store):
     host = Flask("host")
-    host.wsgi_app = DispatcherMiddleware(host.wsgi_app, {"/tasks-admin": web})
+    host.wsgi_app = DispatcherMiddleware(host.wsgi_app, {"/tasks-admin": web})  # type: ignore[method-assign]
     client = Client(host.wsgi_app)
     headers = {"Authorization": f"Bearer {KEYS['admin']}"}
     answer = client.post("/tasks-admin/api/v1/tasks", json={"type": "mail"}, headers=headers)

@@ -227,7 +227,7 @@ def test_a_damaged_record_is_a_row_or_a_page_and_never_a_fault(people, hand, sto
     for path in PAGES:
         assert web.get(path).status_code == 200
     assert "a" in [
-        attrs.get("value", "").rpartition("/")[2]
+        (attrs.get("value") or "").rpartition("/")[2]
         for tag, attrs in Page(web.get("/dead-letters").text).tags
         if tag == "input" and attrs.get("name") == "task"
     ]

@@ -106,7 +106,7 @@ def test_a_context_variable_travels_from_submit_to_handler_through_two_hooks(app
     start()
     assert app.handle(asyncio.run(submit())).result(timeout=10) == "r-8"
     for answer in contextvars.copy_context().run(lambda: app.submit_many([show.prepare(), show.prepare()])):
-        assert app.handle(answer.id).result(timeout=10) == "none"  # type: ignore[union-attr]
+        assert app.handle(answer.id).result(timeout=10) == "none"
 
 
 @pytest.mark.drains
@@ -604,7 +604,7 @@ def test_hooks_around_submits_see_single_tasks_and_batches(app: Dtq) -> None:
     assert seen == [["job"], ["job", "job"]]
     assert handle.info().priority == 9
     for answer in answers:
-        assert app.handle(answer.id).info().priority == 9  # type: ignore[union-attr]
+        assert app.handle(answer.id).info().priority == 9
 
 
 def test_what_a_hook_makes_of_a_task_is_checked_as_any_task_is(app: Dtq) -> None:

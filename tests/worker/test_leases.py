@@ -200,6 +200,89 @@ def test_a_damaged_queue_does_not_keep_the_outcomes_of_others_back(
     worker.parts.connection.close()
 
 
+@pytest.mark.keeps_keys
+def test_a_damaged_queue_does_not_keep_the_leases_of_others_from_being_renewed(
+    app: Dtq, start: Start, store: Store, client: Any, log: Any, gate: threading.Event
+) -> None:
+    started: list[str] = []
+
+    @app.task("hold")
+    def hold(name: str) -> None:
+        started.append(name)
+        gate.wait(20)
+
+    handles = [hold.options(queue=queue, priority=3).submit(queue) for queue in ("broken", "sound")]
+    handles.append(hold.options(queue="broken", priority=4).submit("sound band"))
+    worker = start(worker_queues=("broken", "sound"))
+    wait_until(lambda: len(started) == 3)
+    client.set(store.keys.stream("broken", 3), "oops")
+    worker.parts.heartbeat.step()
+    ages = {
+        key: client.xpending_range(key, "workers", "-", "+", 1)[0]["time_since_delivered"]
+        for key in (store.keys.stream("sound", 3), store.keys.stream("broken", 4))
+    }
+    assert max(ages.values()) < 500, ages
+    assert "cannot renew leases of the queue broken, priority 3: A key of dtq holds something else" in log.text
+    before = store.workers.list()[0].seen_ms
+    time.sleep(0.01)
+    worker.parts.heartbeat.step()
+    assert store.workers.list()[0].seen_ms > before
+    gate.set()
+    wait_until(lambda: all(each.status().is_final for each in handles[1:]))
+
+
+@pytest.mark.keeps_keys
+def test_a_damaged_queue_does_not_keep_the_types_from_others(
+    app: Dtq, start: Start, store: Store, client: Any, log: Any
+) -> None:
+    @app.task("mail")
+    def mail() -> str:
+        return "sent"
+
+    client.set(store.keys.blocked("broken"), "oops")
+    start(worker_queues=("broken", "sound"))
+    assert mail.options(queue="sound").submit().result(timeout=5) == "sent"
+    assert 1 <= log.text.count("cannot announce the task types to the queue broken") < 10
+
+
+@pytest.mark.keeps_keys
+def test_a_queue_that_cannot_be_claimed_from_does_not_hold_up_those_after_it(
+    app: Dtq, start: Start, store: Store, client: Any, log: Any
+) -> None:
+    @app.task("mail")
+    def mail() -> str:
+        return "sent"
+
+    worker = start(worker_queues=("broken", "sound"))
+    client.set(store.keys.types("broken", worker.parts.types.digest), "oops")
+    client.lpush(store.keys.wake("broken"), 1)
+    wait_until(lambda: "cannot claim from the queue broken" in log.text)
+    for _ in range(2):
+        assert mail.options(queue="sound").submit().result(timeout=5) == "sent"
+    assert log.text.count("queue broken") < 10
+
+
+def test_a_late_exchange_ends_the_steady_contact() -> None:
+    now = 100.0
+    outage = Outage(1, clock=lambda: now)
+
+    def fail_late() -> None:
+        nonlocal now
+        now += 0.26
+        raise RedisUnavailable("away")
+
+    now += 7
+    with outage.exchange():
+        now += 0.25
+    assert outage.steady_ms == 7250
+    with pytest.raises(RedisUnavailable), outage.exchange():
+        fail_late()
+    assert outage.steady_ms == 0
+    now += 5
+    outage.began(RedisUnavailable("away"))
+    assert outage.steady_ms == 0
+
+
 def test_after_an_outage_nothing_is_reaped_for_one_lease() -> None:
     now = 100.0
     outage = Outage(30, clock=lambda: now)

@@ -182,6 +182,35 @@ def test_while_redis_is_away_for_two_leases_workers_wait_and_nothing_starts_twic
     site.is_clean()
 
 
+@pytest.mark.parametrize(("lease_s", "beat_s", "stall_s"), [(2, 0.5, 2.2), (1, 0.25, 2.0), (1, 0.25, 1.2)])
+def test_while_redis_stalls_again_and_again_for_about_a_lease_nothing_starts_twice(
+    site: Site, tmp_path: Path, lease_s: float, beat_s: float, stall_s: float
+) -> None:
+    for _ in range(3):
+        site.crew.start(
+            worker_concurrency=6,
+            worker_queues=("default", "second", "third"),
+            visibility_timeout_s=lease_s,
+            heartbeat_interval_s=beat_s,
+        )
+    handles = [
+        site.app.named(("hold", "hold_async")[number % 2]).options(queue=queue).submit(name=f"{queue}{number}")
+        for queue in ("default", "second", "third")
+        for number in range(6)
+    ]
+    wait_until(lambda: len(site.crew.notes) == len(handles))
+    for pause_s in (0.1, 0.5, 0.9, 0.3, 0.7):
+        time.sleep(pause_s)  # at another moment of the rounds of heartbeats and reapers each time
+        with frozen(site):
+            time.sleep(stall_s)
+    time.sleep(1.5 * lease_s)
+    (tmp_path / "go").touch()
+    for handle in handles:
+        site.succeeds(handle)
+    assert len(site.crew.notes) == len(set(site.crew.notes)) == len(handles)
+    site.is_clean()
+
+
 @pytest.mark.parametrize("first", ["a heartbeat", "a reaper"])
 def test_reapers_hold_off_for_one_lease_from_the_moment_that_redis_is_back(first: str) -> None:
     now = 100.0

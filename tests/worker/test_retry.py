@@ -4,10 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from dtq_engine import Dtq, PermanentError, Retry, Snooze, Task, TaskContext, TaskStatus
 from dtq_engine.worker import Worker
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Worker]
 Ended = Callable[..., Task]
@@ -201,3 +203,64 @@ def test_a_retry_callback_is_not_asked_about_a_permanent_error(app: Dtq, start: 
     start()
     assert ended(handle).attempt == 1
     assert asked == []
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("exception", [Retry, Snooze])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_delay_of_four_hundred_digits_is_an_error_like_any_that_is_too_large(
+    app: Dtq, start: Start, ended: Ended, exception: type[Retry | Snooze], is_async: bool
+) -> None:
+    def ask() -> None:
+        raise exception(10**400)
+
+    async def ask_async() -> None:
+        ask()
+
+    task = app.task("ask", max_attempts=1)(ask_async if is_async else ask)
+    handle = task.submit()
+    start()
+    assert [error.type for error in ended(handle).errors] == [exception.__name__]
+
+
+@pytest.mark.drains
+def test_an_exception_that_cannot_be_looked_at_ends_its_attempt_all_the_same(
+    app: Dtq, start: Start, ended: Ended
+) -> None:
+    class Sly(Retry):
+        @property
+        def delay(self) -> float:
+            raise LookupError("no delay")
+
+        @delay.setter
+        def delay(self, value: float) -> None: ...
+
+    @app.task("ask", max_attempts=1)
+    def ask() -> None:
+        raise Sly(1)
+
+    handle = ask.submit()
+    start()
+    assert [error.type for error in ended(handle).errors] == ["LookupError"]
+
+
+@pytest.mark.keeps_keys
+def test_a_claim_that_cannot_be_run_costs_those_beside_it_nothing(app: Dtq, start: Start, ended: Ended) -> None:
+    ran: list[int] = []
+
+    @app.task("note", max_attempts=3)
+    def note(number: int) -> None:
+        ran.append(number)
+
+    worker = start(worker_queues=("elsewhere",))
+    handles = [note.submit(number) for number in range(3)]
+    store = app.store
+    digest = store.workers.announce(["default"], ["note"])
+    claims = list(store.leases.claim("default", worker="w", token="x" * 22, limit=3, types_digest=digest).claims)
+    claims[1] = msgspec.structs.replace(claims[1], timeout_ms=10**400)
+    worker.parts.executor.run(claims)
+    tasks = [ended(handle) for handle in handles]
+    assert [task.status for task in tasks] == ["succeeded", "dead_lettered", "succeeded"]
+    assert tasks[1].errors[0].type == "BadRecord"
+    assert sorted(ran) == [0, 2]
+    wait_until(lambda: worker.parts.inflight.taken == 0)

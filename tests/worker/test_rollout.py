@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dtq_engine import Dtq, Settings
+from dtq_engine import Dtq, Settings, Store
+from dtq_engine.model import Block
 from dtq_engine.worker import Worker
 from tests.support.waiting import wait_until
 
@@ -44,6 +45,28 @@ def test_a_payload_that_only_the_new_release_can_read_waits_for_it(app: Dtq, qui
         worker.join(10)
     for each in (old_app, new_app):
         each.close()
+
+
+@pytest.mark.drains
+def test_what_an_old_worker_took_before_the_new_one_polled_is_freed_again(
+    app: Dtq, quick: Settings, store: Store, client: Any
+) -> None:
+    @app.task("mail")
+    def mail() -> str:
+        return "sent"
+
+    worker = Worker(app, quick)
+    worker.parts.types.announce()
+    handle = mail.submit()
+    client.hset(store.keys.task("default", handle.id), "N", 6)
+    digest = store.workers.announce(["default"], ["mail"], build="old")
+    (claim,) = store.leases.claim("default", worker="old", token="x" * 22, limit=1, types_digest=digest).claims
+    store.leases.finalize([(claim, Block("payload_misfit:mail"))])
+    assert handle.status() == "blocked"
+    worker.start()
+    assert handle.result(timeout=10) == "sent"
+    worker.stop()
+    worker.join(10)
 
 
 @pytest.mark.drains

@@ -5,12 +5,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dtq_engine import Dtq, Task, TaskContext, TaskStatus
 from dtq_engine.worker import Worker
+from dtq_engine.worker import parts as parts_module
 from dtq_engine.worker import watchdog as watchdog_module
 from tests.support.waiting import wait_until
 from tests.worker.processes import WorkerProcess
@@ -177,3 +179,98 @@ def test_a_blocked_event_loop_is_reported_with_its_stack_and_nothing_is_claimed_
     assert handle.result(timeout=5) == "done"
     assert ended(blocking).status is TaskStatus.SUCCEEDED
     assert log.text.count("the event loop is blocked") == 1
+
+
+BLOCKED = """
+@app.task("block")
+async def block() -> None:
+    Path("blocks").touch()
+    time.sleep(1e6)
+
+@app.task("never")
+async def never() -> None:
+    Path("began").touch()
+"""
+
+
+def test_a_worker_whose_event_loop_stays_blocked_exits_75_and_gives_back_what_never_began(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
+) -> None:
+    process = spawn(BLOCKED, worker_concurrency=4, drain_timeout_s=0.5)
+    blocking = app.named("block").options(timeout=0.6, max_attempts=1).submit()
+    wait_until((tmp_path / "blocks").exists)
+    waiting = [app.named("never").options(timeout=timeout, max_attempts=1).submit() for timeout in (0.3, 60)]
+    assert process.wait(15) == 75
+    assert "a handler blocks the event loop far beyond its timeout (block)" in process.log
+    assert ended(blocking).errors[0].type == "TimedOut"
+    assert not (tmp_path / "began").exists()
+    assert [(each.status(), each.info().errors) for each in waiting] == [(TaskStatus.QUEUED, ())] * 2
+    (tmp_path / "blocks").unlink()
+    spawn(BLOCKED)
+    assert [ended(each).status for each in waiting] == [TaskStatus.SUCCEEDED] * 2
+    assert [each.info().attempt for each in waiting] == [1, 1]
+
+
+@pytest.mark.drains
+def test_what_was_given_back_unbegun_does_not_run_here_when_the_loop_goes_on(
+    app: Dtq, start: Start, ended: Ended, gate: threading.Event
+) -> None:
+    runs: list[int] = []
+
+    @app.task("block")
+    async def block() -> None:
+        gate.wait(20)
+
+    @app.task("short", timeout=0.2, max_attempts=1)
+    async def short(ctx: TaskContext) -> None:
+        runs.append(ctx.attempt)
+
+    blocking = block.submit()
+    worker = start()
+    wait_until(lambda: worker.parts.inflight.running() and worker.parts.executor.blocker() is not None)
+    handle = short.submit()
+    wait_until(lambda: not worker.parts.watchdog.lets_claim())
+    wait_until(lambda: handle.status() is TaskStatus.QUEUED)
+    gate.set()
+    assert ended(blocking).status is TaskStatus.SUCCEEDED
+    assert runs == []
+    assert ended(handle).status is TaskStatus.SUCCEEDED
+    assert runs == [1]
+
+
+def test_the_alive_file_is_not_touched_while_the_event_loop_is_blocked(
+    app: Dtq, start: Start, ended: Ended, monkeypatch: pytest.MonkeyPatch, gate: threading.Event, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(parts_module, "LOOP_LIVES_S", 0.5)
+
+    @app.task("block")
+    async def block() -> None:
+        gate.wait(20)
+
+    alive = tmp_path / "alive"
+    handle = block.submit()
+    worker = start(alive_file=str(alive))
+    wait_until(lambda: not worker.parts.is_alive())
+    alive.unlink()
+    time.sleep(1.3)
+    assert not alive.exists()
+    gate.set()
+    wait_until(alive.exists)
+    assert ended(handle).status is TaskStatus.SUCCEEDED
+
+
+@pytest.mark.drains
+def test_a_loop_that_nobodys_deadline_ends_makes_the_worker_give_up_too(
+    app: Dtq, start: Start, ended: Ended, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    monkeypatch.setattr(watchdog_module, "SILENCE_S", 0.3)
+    monkeypatch.setattr(watchdog_module, "NOBODYS_S", 0.6)
+
+    @app.task("leave")
+    async def leave() -> None:
+        asyncio.get_running_loop().call_soon(gate.wait, 20)
+
+    handle = leave.submit()
+    worker = start(drain_timeout_s=0.2)
+    assert worker.join(10) == 75
+    assert ended(handle).status is TaskStatus.SUCCEEDED

@@ -106,7 +106,7 @@ def _problem(word: str, value: str) -> str | None:
         hint = f"did you mean {near[0]}?" if near else f"use {', '.join(WORDS)}."
         return f"“{word}” is nothing to look for: {hint}"
     if word == "status" and value not in set(TaskStatus):
-        near = difflib.get_close_matches(value, list(TaskStatus), n=1)
+        near = difflib.get_close_matches(value, list(TaskStatus), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else f"use {', '.join(TaskStatus)}."
         return f"“{value}” is no status: {hint}"
     if word == "since" and not _SINCE.fullmatch(value):

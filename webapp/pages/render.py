@@ -26,7 +26,8 @@ def set_up(state: BlueprintSetupState) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(url_for=url_for, asset=asset, Role=Role, has_page=_has_page)
+    ours: dict[str, Any] = {"url_for": url_for, "asset": asset, "Role": Role}
+    environment.globals.update(ours)
     filters = (text.cut, text.number, text.size, text.span)
     environment.filters |= {each.__name__: each for each in filters}
     state.app.extensions["dtq.templates"] = environment
@@ -49,10 +50,6 @@ def page(template: str, *, live: str | None = None, status: int = 200, **context
 def plain_page(template: str, status: int = 200, **context: Any) -> Response:
     """A page that needs neither Redis nor anybody who is known."""
     return Response(_render(template, **context), status, content_type="text/html; charset=utf-8")
-
-
-def _has_page(endpoint: str) -> bool:
-    return endpoint in current_app.view_functions
 
 
 def _render(template: str, **context: Any) -> str:

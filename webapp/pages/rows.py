@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import quote
 
-from flask import url_for
+from flask import request
 
 from dtq_engine import Task, TaskStatus
 from webapp.masking import hidden
@@ -52,8 +53,8 @@ class Row:
 
     @property
     def url(self) -> str:
-        """The page of the task."""
-        return url_for("pages.task.show", task_id=self.task_id, queue=self.queue)
+        """The page of the task; without Flask's help, whose `url_for` is half the time of a list."""
+        return f"{request.script_root}/tasks/{quote(self.task_id)}?queue={quote(self.queue, safe='')}"
 
     @property
     def error(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from flask import Blueprint, Response, request, url_for
 
@@ -46,9 +47,11 @@ def index() -> Response:
 
 def list_page(query: TaskQuery, endpoint: str, template: str) -> Response:
     """The tasks that a query asks for, as a page of their own."""
+    place = url_for(endpoint)
 
     def link(word: str, value: str | None) -> str:
-        return url_for(endpoint, q=query.with_word(word, value) or None)
+        line = query.with_word(word, value)
+        return f"{place}?q={quote(line, safe='')}" if line else place
 
     store, cursor = web().app.store, request.args.get("cursor")
     listing = _listing(query, cursor)

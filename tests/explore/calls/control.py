@@ -7,7 +7,7 @@ from dtq_engine.errors import DtqError, IdempotencyConflict, InvalidTransition, 
 from dtq_engine.model import CancelOutcome, TaskStatus
 from dtq_engine.store import Store
 from tests.explore.calls.base import Seen
-from tests.explore.promises import Known, Promises, expect
+from tests.explore.promises import Key, Known, Promises, expect
 from tests.explore.snapshot import QUEUE, SCHEDULES
 
 WAITING = frozenset({TaskStatus.QUEUED, *SCHEDULES.values()})
@@ -94,6 +94,8 @@ class RequeueTask:
 
     def happened(self, promises: Promises, known: Known) -> None:
         known.begin_again()
+        if known.task.idempotency_key:
+            promises.keys.setdefault(known.task.idempotency_key, Key(self.task_id, None, b""))
         promises.allow(self.task_id, TaskStatus.QUEUED)
         promises.count(known.task, "requeued")
         promises.events["TASK_QUEUED"] += 1

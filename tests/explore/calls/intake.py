@@ -50,7 +50,7 @@ def _earlier(promises: Promises, task: NewTask) -> list[Receipt]:
     if key is None:
         return []
     holder = promises.tasks[key.task_id]
-    is_same = (key.type, key.payload) == (task.type, task.payload)
+    is_same = key.type is None or (key.type, key.payload) == (task.type, task.payload)
     outcome = SubmitOutcome.DUPLICATE if is_same else SubmitOutcome.MISMATCH
     return [Receipt(key.task_id, task.queue, outcome, holder.status or holder.outcome)]
 

@@ -156,8 +156,8 @@ class Sweep:
         return store.sweep.run()
 
     def learn(self, promises: Promises, answer: dict[str, int], seen: Seen) -> None:
-        # Records that expired leave their members of indexes behind, for trim or for this.
-        repairs = answer.keys() - {"member_without_record"}
+        # Records that expired leave their members of indexes and letters behind, for trim or for this.
+        repairs = answer.keys() - {"member_without_record", "letter_without_task"}
         expect(not repairs or promises.is_damaged, "sweep repairs nothing where nothing was damaged", answer)
 
 
