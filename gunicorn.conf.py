@@ -29,6 +29,6 @@ def on_starting(server: Any) -> None:
     server.log.error_log.propagate = True
 
 
-def post_worker_init(worker: Any) -> None:
+def post_worker_init(_worker: Any) -> None:
     """Tell those who wait and stream as soon as the process is to end: they would outlast the grace."""
-    announce(worker.wsgi)
+    announce()

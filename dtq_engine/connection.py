@@ -63,7 +63,7 @@ class Connection:
         try:
             return self._link.client
         except NotSent as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
 
     @property
     def is_cluster(self) -> bool:
@@ -75,7 +75,7 @@ class Connection:
         try:
             return [Connection(link, self.database, self._seats) for link in self._link.nodes()]
         except NotSent as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
 
     def call(self, *command: str | bytes | int | float, patience: Patience | None = None) -> Any:
         """Send a command that may be sent again, until it is answered or `patience` ends.
@@ -95,7 +95,7 @@ class Connection:
                 cause, may_have_run = error, True
             limit = patience.sent_s if may_have_run else patience.unsent_s
             if time.monotonic() - started + pause > limit:
-                raise unavailable(cause, may_have_run) from cause
+                raise unavailable(cause, may_have_run) from None
             time.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(0.5, pause * 2)
 
@@ -107,9 +107,9 @@ class Connection:
         try:
             return exchange(command, timeout_s)
         except NotSent as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
         except ReplyLost as error:
-            raise unavailable(error, may_have_run=True) from error
+            raise unavailable(error, may_have_run=True) from None
 
     def _exchange(self, command: Command, timeout_s: float) -> Any:
         self._take_seat()
@@ -161,7 +161,7 @@ class Connection:
             finally:
                 self._seats.release()
         except (NotSent, ReplyLost) as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
 
     def pop(self, keys: Sequence[str]) -> str | None:
         """Pop one token from the first of these lists that has any: that key's name, else None."""

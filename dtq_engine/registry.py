@@ -153,6 +153,11 @@ class Registry:
         """The handler of a task type, None if this app has none."""
         return self._handlers.get(name)
 
+    def redacted(self, name: str) -> tuple[str, ...]:
+        """The names whose values in tasks of a type are shown to nobody; none for a type that is not known here."""
+        handler = self.get(name)
+        return () if handler is None else handler.defaults.redact
+
     def types(self) -> tuple[str, ...]:
         """The task types that have handlers, sorted."""
         return tuple(sorted(self._handlers))

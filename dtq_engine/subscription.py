@@ -25,7 +25,7 @@ class Subscription:
         try:
             self._pubsub = self._make()
         except NotSent as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
         try:
             self._pubsub.subscribe(*self._channels)
             # The confirmations come first: only then does no message pass by unheard.
@@ -33,7 +33,7 @@ class Subscription:
                 self._pubsub.get_message(timeout=CONFIRM_S)
         except (redis.RedisError, OSError) as error:
             self._pubsub.close()
-            raise unavailable(error) from error
+            raise unavailable(error) from None
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class Subscription:
         try:
             self._pubsub.subscribe(channel)
         except (redis.RedisError, OSError) as error:
-            raise unavailable(error) from error
+            raise unavailable(error) from None
 
     def get(self, timeout_s: float) -> tuple[str, bytes] | None:
         """The next message as channel and data; None when none came. Raises RedisUnavailable."""
@@ -54,7 +54,7 @@ class Subscription:
             message = self._pubsub.get_message(timeout=timeout_s)
         except (redis.RedisError, OSError, ValueError, TypeError) as error:
             # The last two are how redis-py trips over a connection that is closed under its reader.
-            raise unavailable(error) from error
+            raise unavailable(error) from None
         if message is None or message["type"] != "message":
             return None
         return message["channel"].decode(), message["data"]

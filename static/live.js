@@ -8,12 +8,12 @@
   const state = line.querySelector(".state"), age = line.querySelector(".age"), said = document.getElementById("live-said");
 
   let socket = null, connected = false, retries = 0;
-  let changed = false, asked = 0, took = 0, updated = Date.now(), failing = false;
+  let changed = false, asked = 0, took = 0, updated = Date.now(), failing = false, away = false;
 
-  const WORDS = { live: "Live", poll: "No live updates, asking every 5 s", stale: "The server does not answer" };
+  const WORDS = { live: "Live", poll: "No live updates, asking every 5 s", stale: "The server does not answer", away: "Redis does not answer" };
 
   function show() {
-    const now = failing ? "stale" : connected ? "live" : "poll";
+    const now = away ? "away" : failing ? "stale" : connected ? "live" : "poll";
     if (line.dataset.state !== now) {
       // The first connection is nothing to announce.
       if (line.dataset.state !== "still" || now !== "live") said.textContent = WORDS[now];
@@ -37,7 +37,7 @@
     const since = Date.now() - asked;
     // A server that takes long is asked less often.
     if (since < Math.max(LEAST_MS, 4 * took)) return;
-    if (changed || since >= (connected && !failing ? STILL_MS : POLL_MS)) refresh();
+    if (changed || since >= (connected && !failing && !away ? STILL_MS : POLL_MS)) refresh();
   }
 
   function connect() {
@@ -50,11 +50,13 @@
         connected = changed = true;
         retries = 0;
       }
+      // The server says itself that its Redis is gone or back.
+      if (kind === "REDIS_AWAY" || kind === "REDIS_BACK") away = kind === "REDIS_AWAY";
       if (kind !== "HELLO") changed = true;
       tick();
     };
     socket.onclose = () => {
-      connected = false;
+      connected = away = false;
       changed = true; // Asking tells whether the server is gone too.
       const wait = Math.min(RETRY_MOST_MS, RETRY_MS * 2 ** retries++) * (0.5 + Math.random());
       setTimeout(connect, wait);
@@ -68,10 +70,11 @@
     event.preventDefault();
     if (status === 401 || status === 403 || status === 404) location.reload();
     failing = status >= 500;
+    away = status === 503;
     show();
   });
   document.addEventListener("htmx:after:swap", () => {
-    failing = false;
+    failing = away = false;
     updated = Date.now();
     took = updated - asked;
     document.dispatchEvent(new CustomEvent("dtq-swapped"));
@@ -79,6 +82,7 @@
   });
   document.addEventListener("htmx:error", () => {
     failing = true;
+    away = false;
     show();
   });
   document.addEventListener("visibilitychange", () => {

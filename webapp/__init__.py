@@ -13,8 +13,10 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from dtq_engine import Dtq, Settings
 from webapp import errors, parts, rights, sessions
 from webapp.api.reading import BODY_MAX_BYTES
+from webapp.bodies import Bodies
 from webapp.border import Border
 from webapp.state import Web
+from webapp.stopping import tell
 
 __all__ = ["create_app"]
 
@@ -32,8 +34,9 @@ def create_app(app: Dtq | None = None, settings: Settings | None = None) -> Flas
     flask = Flask("webapp", static_folder=None)
     flask.json.sort_keys = False  # type: ignore[attr-defined]
     flask.config["MAX_CONTENT_LENGTH"] = BODY_MAX_BYTES
-    flask.extensions["dtq"] = Web.over(app, settings)
-    flask.wsgi_app = Border(flask.wsgi_app)  # type: ignore[method-assign]
+    flask.extensions["dtq"] = here = Web.over(app, settings)
+    tell(here.stopping)
+    flask.wsgi_app = Border(flask.wsgi_app, Bodies())  # type: ignore[method-assign]
     if settings.trusted_proxies:
         many = settings.trusted_proxies
         flask.wsgi_app = ProxyFix(flask.wsgi_app, x_for=many, x_proto=many, x_host=many, x_prefix=many)  # type: ignore[method-assign]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
+from webapp.bodies import Bodies, Body
+
 REQUEST_ID = "dtq.request_id"
 PRINCIPAL = "dtq.principal"
 ABOUT = "dtq.about"
@@ -45,8 +47,9 @@ _is_id = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 class Border:
     """A WSGI app around another."""
 
-    def __init__(self, app: Wsgi) -> None:
+    def __init__(self, app: Wsgi, bodies: Bodies) -> None:
         self._app = app
+        self._bodies = bodies
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         """Answer a request."""
@@ -54,6 +57,8 @@ class Border:
         given = environ.get("HTTP_X_REQUEST_ID")
         request_id = given if given is not None and _is_id(given) else secrets.token_hex(16)
         environ[REQUEST_ID] = request_id
+        if environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated"):
+            environ["wsgi.input"] = Body(environ["wsgi.input"], environ.get("gunicorn.socket"), self._bodies)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             headers += CAREFUL

@@ -8,12 +8,18 @@ from dtq_engine.strict import Reader
 from webapp.answers import reply
 from webapp.api.reading import read_body
 from webapp.identity import User
-from webapp.origin import is_same_site, own_path
+from webapp.origin import is_same_site, keeps_cookies, own_path
 from webapp.problems import Problem
 from webapp.rights import SESSION_USER, SESSION_VERSION, public
 from webapp.state import web
 
 blueprint = Blueprint("login", __name__)
+
+
+PLAIN = (
+    "The password is right, but over plain HTTP your browser would not keep the session: open this site with https://. "
+    "Whoever runs it: put a proxy with TLS in front, and set DTQ_TRUSTED_PROXIES to the number of proxies."
+)
 
 
 class Credentials(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,6 +41,8 @@ def sign_in() -> Response:
         raise Problem(404, "NO_PASSWORDS", "Nobody has a password here: set DTQ_USERS and DTQ_SECRET_KEY.")
     given = _credentials()
     user = web().passwords.check(given.name, given.password, request.remote_addr or "")
+    if not keeps_cookies():
+        raise Problem(403, "NEEDS_TLS", PLAIN)
     _begin(user)
     return _answer({"name": user.name, "role": user.role})
 

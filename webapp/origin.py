@@ -31,6 +31,18 @@ def is_from_here() -> bool:
     return _is_loopback(request.remote_addr or "") and _is_loopback(_name_of(request.host))
 
 
+def keeps_cookies() -> bool:
+    """Whether a browser that made this request keeps a cookie that is for encrypted connections only.
+
+    It does so for names of its own machine too. A proxy may have encrypted the way here without being trusted to say
+    so; that a browser tells where a request comes from is a sign of it, because it does not over a plain connection.
+    """
+    if request.scheme == "https" or _is_loopback(_name_of(request.host)):
+        return True
+    said = f"{request.headers.get('X-Forwarded-Proto', '')} {request.headers.get('Forwarded', '')}".lower()
+    return "https" in said or "Sec-Fetch-Site" in request.headers
+
+
 def _name_of(host: str) -> str:
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     return name.strip("[]").lower()

@@ -7,6 +7,8 @@ from dtq_engine.cli.options import common
 from dtq_engine.operator_shapes import PasswordShape
 
 SHORTEST = 8
+LONGEST = 1024
+"""Nobody types more, and signing in looks at no more."""
 
 
 @click.command("hash-password", short_help="Print the hash of a password, for DTQ_USERS.")
@@ -23,6 +25,8 @@ def hash_password(console: Console, password: str) -> int:
     """
     if len(password) < SHORTEST:
         raise click.UsageError(f"The password is too short: use at least {SHORTEST} characters.")
+    if len(password) > LONGEST:
+        raise click.UsageError(f"The password is too long: use at most {LONGEST:,} characters.")
     try:
         from argon2 import PasswordHasher  # only where the web process is installed, which alone checks passwords
     except ImportError:

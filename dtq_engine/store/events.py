@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from dtq_engine.store.base import Base
-from dtq_engine.store.replies import first_entry, pairs
+from dtq_engine.store.replies import first_entry, pairs, whole
 
 ENTRIES_PER_CALL = 20
 """An entry holds the events of one script call, up to some hundreds."""
@@ -71,6 +71,12 @@ class Events:
                 yield from reversed(_decode(queue, entry, fields))
             end = f"({entries[-1][0].decode()}"
 
+    def first(self, queues: Sequence[str]) -> list[Event | None]:
+        """The oldest event that the log of each of these queues has; None where it has none, or cannot be read."""
+        asked = [("XRANGE", self._base.keys.events(queue), "-", "+", "COUNT", 1) for queue in queues]
+        replies = self._base.connection.pipeline(asked) if asked else []
+        return [_first(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
+
     def last(self, queues: Sequence[str]) -> dict[str, int]:
         """The number of the latest event of each of these queues; 0 where the log has none."""
         asked = [("XREVRANGE", self._base.keys.events(queue), "+", "-", "COUNT", 1) for queue in queues]
@@ -109,6 +115,12 @@ def _number(entry: bytes | None) -> int:
     return int(entry.partition(b"-")[0]) if entry else 0
 
 
+def _first(queue: str, reply: Any) -> Event | None:
+    """The first event of the first entry of an XRANGE; None for an error or no entry."""
+    entries = cast("list[tuple[bytes, Any]]", reply) if isinstance(reply, list) else []
+    return next(iter(_decode(queue, *entries[0])), None) if entries else None
+
+
 def decode_message(queue: str, message: bytes) -> list[Event]:
     """The events of one script call as they are published: a line with the last number and the time, then theirs."""
     head, _, body = message.partition(b"\n")
@@ -124,14 +136,14 @@ def _decode(queue: str, entry: bytes, fields: Any) -> list[Event]:
 
 def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
     """The events of consecutive numbers up to `last`; a line that is none of ours is left out."""
-    if not (last.isdigit() and ts_ms.isdigit()):
+    if not last.isdigit() or (at_ms := whole(ts_ms)) is None:
         return []
     lines = body.decode("utf-8", "replace").split("\n")
     first = int(last) - len(lines) + 1
     return [
         Event(
             event_id=number,
-            ts_ms=int(ts_ms),
+            ts_ms=at_ms,
             type=words[0],
             task_id=words[1],
             queue=queue,
@@ -141,22 +153,21 @@ def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
             detail=None if words[5] == "-" else words[5],
         )
         for number, words in enumerate((line.split(" ") for line in lines), first)
-        if len(words) == 6 and words[3].isascii() and words[3].isdigit()
+        if len(words) == 6 and whole(words[3].encode()) is not None
     ]
 
 
-def _decode_audit(queue: str, entry: bytes, fields: list[bytes]) -> AuditEntry:
-    body = {
-        name.decode(): value.decode("utf-8", "replace") for name, value in zip(fields[::2], fields[1::2], strict=True)
-    }
+def _decode_audit(queue: str, entry: bytes, fields: Any) -> AuditEntry:
+    """An entry as far as it can be read: one that lacks something must not hide the others."""
+    body = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs(fields).items()}
     return AuditEntry(
         entry=entry.decode(),
-        ts_ms=int(body["t"]),
-        action=body["action"],
-        target=body["target"],
+        ts_ms=whole(body.get("t", "").encode()) or 0,
+        action=body.get("action", ""),
+        target=body.get("target", ""),
         queue=queue,
-        actor=body["actor"],
-        reason=body["reason"],
-        request=body["request"],
-        count=int(body.get("count", 1)),
+        actor=body.get("actor", ""),
+        reason=body.get("reason", ""),
+        request=body.get("request", ""),
+        count=whole(body.get("count", "1").encode()) or 0,
     )

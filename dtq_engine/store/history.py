@@ -8,7 +8,6 @@ in between is the difference, however many notes are missing.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 
 from dtq_engine.store import replies
 from dtq_engine.store.base import Base
+from dtq_engine.store.events import Events
 from dtq_engine.store.stats import Histogram, QueueTotals, Stats
 
 KEPT_MS = 8 * 86_400_000
@@ -60,14 +60,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     failures: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """Where a snapshot is kept."""
-
-    key: str
-    slot: int
-
-
 _decoder = msgspec.json.Decoder(Snapshot)
 
 
@@ -77,6 +69,7 @@ class History:
     def __init__(self, base: Base) -> None:
         self._base = base
         self._stats = Stats(base)
+        self._events = Events(base)
 
     def now(self, queues: Sequence[str], at_ms: int | None = None) -> list[Snapshot]:
         """The counters of these queues as they are."""
@@ -86,23 +79,42 @@ class History:
     def record(self, queue: str, at_ms: int | None = None) -> None:
         """Note how the counters of a queue are now (or were, as a test says, at `at_ms`). Harmless to repeat."""
         (snapshot,) = self.now([queue], at_ms)
-        body = msgspec.json.encode(snapshot)
-        for span in Span:
-            note = self._note(queue, span, snapshot.at_ms)
-            self._base.connection.call("HSET", note.key, note.slot, body)
-            self._base.connection.call("PEXPIRE", note.key, KEPT_MS)
+        if not self._base.connection.call("EXISTS", self._base.keys.history(queue, Span.WEEK)):
+            for born in self._born([queue])[0]:
+                if born.at_ms < snapshot.at_ms:
+                    # One slot early, where this span's first real note does not fall upon it.
+                    self._write(queue, born, -1)
+        self._write(queue, snapshot)
 
     def read(self, queues: Sequence[str], span: Span) -> list[list[Snapshot]]:
-        """The notes of each of these queues, oldest first, in one round trip; what cannot be read is left out."""
+        """The notes of each of these queues, oldest first; what cannot be read is left out.
+
+        Before the first note of a young queue, all that is known is that it began with nothing counted: that is a
+        note too, of when its first task was submitted.
+        """
         since_ms = self._base.now_ms() - span.length_ms - span.step_ms
         found = self._base.connection.pipeline([("HGETALL", self._base.keys.history(queue, span)) for queue in queues])
+        noted = [_decoded(reply) for reply in found]
+        unnoted = [queue for queue, notes in zip(queues, noted, strict=True) if not notes]
+        born = dict(zip(unnoted, self._born(unnoted), strict=True))
         return [
-            sorted((each for each in _decoded(reply) if each.at_ms >= since_ms), key=lambda each: each.at_ms)
-            for reply in found
+            sorted((each for each in notes or born[queue] if each.at_ms >= since_ms), key=lambda each: each.at_ms)
+            for queue, notes in zip(queues, noted, strict=True)
         ]
 
-    def _note(self, queue: str, span: Span, at_ms: int) -> _Note:
-        return _Note(self._base.keys.history(queue, span), at_ms // span.step_ms % span.slots)
+    def _born(self, queues: Sequence[str]) -> list[list[Snapshot]]:
+        """For each queue a note of nothing from when it began, if its log still has its very first event."""
+        return [
+            [Snapshot(first.ts_ms)] if first is not None and first.event_id == 1 else []
+            for first in self._events.first(queues)
+        ]
+
+    def _write(self, queue: str, snapshot: Snapshot, offset: int = 0) -> None:
+        body = msgspec.json.encode(snapshot)
+        for span in Span:
+            key = self._base.keys.history(queue, span)
+            self._base.connection.call("HSET", key, (snapshot.at_ms // span.step_ms + offset) % span.slots, body)
+            self._base.connection.call("PEXPIRE", key, KEPT_MS)
 
 
 def _snapshot(totals: QueueTotals, at_ms: int) -> Snapshot:

@@ -109,14 +109,16 @@ class Inspect:
         type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        damaged: set[str] | None = None,
     ) -> Page[Task]:
         """Tasks that match, newest first, at most `limit` (1 to 200).
 
         A page may hold fewer than `limit` and still have a cursor: a rare `type` is searched in bounded steps.
+        Keys that hold something else than they must raise RedisDamaged, or are passed over and put into `damaged`.
         Raises InvalidCursor for a cursor that did not come from here.
         """
         queues = [queue] if queue else self.queues()
-        listing = TaskListing(self._base, self.read)
+        listing = TaskListing(self._base, self.read, damaged)
         return listing.page(Query(tuple(queues), status, type, max(1, min(200, limit))), cursor)
 
     # Queues

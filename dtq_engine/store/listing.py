@@ -31,7 +31,10 @@ MOST_RUNNING = 5000
 _UNREAD = ""
 _TIME = re.compile(r"[0-9]{1,19}")
 _ENTRY = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
-_MEMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})? .+", re.DOTALL)
+_MEMBER = re.compile(r"(-?[0-9]{1,19}(\.[0-9]{1,9})?(e[+-][0-9]{1,3})?|-?inf) [\x00-\xff]*", re.DOTALL)
+
+LAST_MS = 2**53
+"""A time after this one is damage: it sorts as if it were this one."""
 
 Reader = Callable[[Sequence[tuple[str, str]]], list[Task | None]]
 Source = Callable[[str, str, int, dict[str, str]], "list[Row]"]
@@ -134,14 +137,25 @@ class TaskListing:
             return []
         entries = [each[0] for each in reversed(pending)][:limit]
         found = self._connection.pipeline([("XRANGE", stream, entry, entry) for entry in entries])
-        answers: list[list[Any]] = [reply for reply in found if isinstance(reply, list)]
-        return _stream_rows([entry for each in answers for entry in each], queue, stream)
+        # What is pending without an entry is nobody's task, but must not end the list.
+        answers: list[Any] = [
+            reply[0] if isinstance(reply, list) and reply else (entry, [])
+            for entry, reply in zip(entries, found, strict=True)
+        ]
+        return _stream_rows(answers, queue, stream)
 
     def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
         reply = self._members(key, limit, marks)
         pairs = list(zip(reply[::2], reply[1::2], strict=True))
         return [
-            Row(float(score), member.decode("utf-8", "replace"), queue, key, f"{score.decode()} {member.decode()}")
+            Row(
+                min(max(float(score), 0), LAST_MS),
+                member.decode("utf-8", "replace"),
+                queue,
+                key,
+                # Byte by byte, as what somebody has put among the members need not be text.
+                f"{score.decode()} {member.decode('latin-1')}",
+            )
             for member, score in pairs
         ]
 
@@ -152,7 +166,7 @@ class TaskListing:
             scores = ("BYSCORE", "REV", "LIMIT", 0, limit, "WITHSCORES")
             return self._connection.call("ZRANGE", key, newest, "-inf", *scores)
         score, _, member = marks[key].partition(" ")
-        first = self._rank_after(key, score, member.encode())
+        first = self._rank_after(key, score, member.encode("latin-1"))
         return self._connection.call("ZRANGE", key, first, first + limit - 1, "REV", "WITHSCORES")
 
     def _rank_after(self, key: str, score: str, member: bytes) -> int:
@@ -169,11 +183,17 @@ def _end(stream: str, marks: dict[str, str]) -> str:
     return f"({marks[stream]}" if stream in marks else marks.get(_UNREAD, "+")
 
 
-def _stream_rows(entries: Sequence[Any], queue: str, stream: str) -> list[Row]:
+def _stream_rows(entries: Sequence[tuple[bytes, Any]], queue: str, stream: str) -> list[Row]:
+    # An entry that names no task stands under its own name: left out, a source would seem to end where it is.
     return [
-        Row(int(entry.partition(b"-")[0]), body[b"i"].decode("utf-8", "replace"), queue, stream, entry.decode())
+        Row(
+            int(entry.partition(b"-")[0]),
+            (replies.pairs(fields).get(b"i") or entry).decode("utf-8", "replace"),
+            queue,
+            stream,
+            entry.decode(),
+        )
         for entry, fields in entries
-        if b"i" in (body := replies.pairs(fields))
     ]
 
 

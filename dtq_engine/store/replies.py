@@ -26,7 +26,8 @@ def values(reply: Any, count: int) -> list[bytes | None]:
 
 def members(reply: Any) -> list[str]:
     """The members of a set of names; none for an error."""
-    return sorted(each.decode() for each in cast(set[bytes], reply)) if isinstance(reply, set | list) else []
+    names = cast(set[bytes], reply) if isinstance(reply, set | list) else ()
+    return sorted(name.decode("utf-8", "replace") for name in names)
 
 
 def number(reply: Any) -> int:

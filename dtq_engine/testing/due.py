@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import ClaimLost, ConfigurationError
 from dtq_engine.ids import new_token
-from dtq_engine.model import Block, Claim, ClaimStatus, Outcome, Transition
+from dtq_engine.model import Block, Claim, ClaimStatus, Outcome, Release, Transition
 from dtq_engine.policy import decide
 from dtq_engine.store import Store
 from dtq_engine.testing.clock import Clock
@@ -75,11 +75,13 @@ class Due:
         while (claim := self._claim()) is not None:
             yield claim
 
-    def settle(self, claim: Claim, outcome: Outcome | Block, raised: BaseException | None = None) -> Transition:
+    def settle(
+        self, claim: Claim, outcome: Outcome | Block | Release, raised: BaseException | None = None
+    ) -> Transition:
         """Record how an execution ended, by the rules of production, and tell the hooks; what was decided."""
-        transition = outcome if isinstance(outcome, Block) else self._decide(claim, outcome)
+        transition = outcome if isinstance(outcome, Block | Release) else self._decide(claim, outcome)
         (answer,) = self._store.leases.finalize([(claim, transition)])
-        report(claim, transition, answer)
+        report(claim, transition, answer, self._app.registry.redacted(claim.type))
         self._failures.tell(claim, transition, answer, raised)
         return transition
 
@@ -115,7 +117,8 @@ class Due:
                 if reply.claims:
                     return reply.claims[0]
                 if reply.status is ClaimStatus.TYPES:
-                    types.announce()
+                    if queue in types.announce():  # it is damaged
+                        break
                 elif reply.status is not ClaimStatus.AGAIN:
                     break
         return None

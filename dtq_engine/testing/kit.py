@@ -172,9 +172,13 @@ class Kit:
         arguments: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
-        """Fail if such a task was submitted, as in `assert_submitted`; without a type, if any was."""
+        """Fail if such a task was submitted, as in `assert_submitted`; without a type, if any was.
+
+        Raises KitMisused for what could not have been submitted anyway, such as a misspelt type.
+        """
         __tracebackhide__ = True
         wanted = self._wanted(task, args, {**(arguments or {}), **named}, options or {})
+        wanted.check(self.app.registry)
         if found := wanted.among(self._submitted):
             raise AssertionError(f"{wanted} was submitted {_times(len(found))}.\n{self._listing(wanted)}")
 

@@ -149,7 +149,7 @@ class Run:
         outcome, error = ended[1], self._executor.errors.pop(claim.key, None)
         raised = self._inflight.raised.pop(claim.key, None)
         transition = None if self._crashes else self._due.settle(claim, outcome, raised)
-        if isinstance(outcome, Block):
+        if isinstance(outcome, Block | Release):
             return
         (task,) = self._app.store.inspect.find([claim.task_id], queue=claim.queue)
         status = None if task is None else task.status

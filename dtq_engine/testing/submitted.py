@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 from dtq_engine import codec
@@ -106,6 +107,17 @@ class Wanted:
                 f"{name} takes {len(positions)} positional arguments, as far as is known: name the others."
             )
         return cls(name, dict(zip(positions, args, strict=False)) | dict(arguments), dict(options))
+
+    def check(self, registry: Registry) -> None:
+        """Raise KitMisused for what no submit could ever match: a misspelt type, an argument that the type has not."""
+        handler = registry.get(self.type) if self.type else None
+        if handler is None:
+            if near := get_close_matches(self.type or "", registry.types(), n=1):
+                raise KitMisused(f"{self.type} is no task of the app: did you mean {near[0]}?")
+            return
+        unknown = sorted(self.arguments.keys() - handler.signature.types.keys())
+        if unknown and not handler.signature.takes_others:
+            raise KitMisused(f"{self.type} has no argument {unknown[0]}, so that this says nothing: correct it.")
 
     def among(self, submitted: Iterable[Submitted]) -> list[Submitted]:
         """Those that match, in the order in which they were submitted."""

@@ -2,11 +2,14 @@
 
 import logging
 import random
+from collections.abc import Collection
 from queue import Empty
 
 from dtq_engine import crash
 from dtq_engine.errors import RedisUnavailable
+from dtq_engine.masking import Masks
 from dtq_engine.model import (
+    AttemptError,
     Block,
     Claim,
     DeadLetter,
@@ -20,6 +23,7 @@ from dtq_engine.model import (
     Transition,
 )
 from dtq_engine.policy import decide
+from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.fleet import Fleet
@@ -32,6 +36,9 @@ log = logging.getLogger("dtq.worker")
 
 BATCH = 100
 PAUSE_S = 1.0
+
+LOGGED = 1000
+"""How many characters of what an error says are logged; the task itself has more."""
 
 
 class Finalizer(Loop):
@@ -47,11 +54,13 @@ class Finalizer(Loop):
         fleet: Fleet,
         failures: Failures,
         outage: Outage,
+        registry: Registry,
         max_lease_expiries: int,
     ) -> None:
         super().__init__(outage)
         self._fleet = fleet
         self._failures = failures
+        self._registry = registry
         self._store = store
         self._inflight = inflight
         self._max_lease_expiries = max_lease_expiries
@@ -113,7 +122,7 @@ class Finalizer(Loop):
             for (claim, transition), answer in zip(items, answers, strict=True):
                 # What went well is by far the most, and nobody wants to read it.
                 if answer is not Settled.OK or not isinstance(transition, Succeed):
-                    report(claim, transition, answer)
+                    report(claim, transition, answer, self._registry.redacted(claim.type))
                     self._failures.tell(claim, transition, answer, self._inflight.raised.get(claim.key))
 
     def _let_go(self, count: int) -> None:
@@ -123,8 +132,8 @@ class Finalizer(Loop):
         self._inflight.release(count)
 
 
-def report(claim: Claim, transition: Transition, answer: Settled) -> None:
-    """Log what became of an execution: loudly only what an operator has to know."""
+def report(claim: Claim, transition: Transition, answer: Settled, redact: Collection[str]) -> None:
+    """Log what became of an execution: loudly only what an operator has to know, and no value of what is redacted."""
     name, extra = title(claim), facts(claim)
     match answer, transition:
         case Settled.FENCED, _:
@@ -132,9 +141,14 @@ def report(claim: Claim, transition: Transition, answer: Settled) -> None:
         case Settled.GONE, _:
             log.warning("%s does not count: the task is no longer there", name, extra=extra)
         case _, DeadLetter(error, reason):
-            log.error("%s failed for good (%s): %s: %s", name, reason, error.type, error.message, extra=extra)
+            log.error("%s failed for good (%s): %s", name, reason, _cause(claim, error, redact), extra=extra)
         case _, Reschedule(error, delay_ms):
-            cause = f"{error.type}: {error.message}"
+            cause = _cause(claim, error, redact)
             log.warning("%s failed and is tried again in %.3g s: %s", name, delay_ms / 1000, cause, extra=extra)
         case _:
             log.debug("%s: %s", name, type(transition).__name__.lower(), extra=extra)
+
+
+def _cause(claim: Claim, error: AttemptError, redact: Collection[str]) -> str:
+    said = f"{error.type}: {Masks(redact, (claim.payload,)).text(error.message)}"
+    return said if len(said) <= LOGGED else f"{said[: LOGGED - 1]}…"

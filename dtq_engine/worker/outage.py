@@ -12,6 +12,7 @@ log = logging.getLogger("dtq.worker")
 
 # A heartbeat that failed is tried again up to 1.5 s later; short leases wait for that one too.
 HOLD_LEAST_S = 2.0
+NEWCOMER_S = 10.0
 
 
 class Outage:
@@ -27,7 +28,9 @@ class Outage:
         self._run_id = ""
         self._since: float | None = None
         self._hold_until = 0.0
-        self._steady_since = clock()
+        # A new worker that was answered at once is believed that Redis was there a moment ago: that no reaper came
+        # before it means that no worker did.
+        self._steady_since = clock() - NEWCOMER_S
 
     def began(self, error: RedisUnavailable) -> None:
         """Redis did not answer; said once in the log until it does."""

@@ -70,7 +70,7 @@ class Parts:
         self.scheduler = Scheduler(self.store, self.outage)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
         self.housekeeper = Housekeeper(self.scheduler, self.store, self.outage)
-        self.finalizer = self._make_finalizer()
+        self.finalizer = self._make_finalizer(registry)
         self.watchdog = self._make_watchdog(give_up, show_life)
         self.heartbeat = self._make_heartbeat(describe)
         self.control = self._make_control(worker_id)
@@ -99,13 +99,14 @@ class Parts:
             served.update(self._settings.worker_queues)
             yield from (queue for queue in self.scheduler.queues if queue not in served)
 
-    def _make_finalizer(self) -> Finalizer:
+    def _make_finalizer(self, registry: Registry) -> Finalizer:
         return Finalizer(
             store=self.store,
             inflight=self.inflight,
             fleet=self.fleet,
             failures=self.failures,
             outage=self.outage,
+            registry=registry,
             max_lease_expiries=self._settings.max_lease_expiries,
         )
 

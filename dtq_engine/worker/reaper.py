@@ -86,7 +86,7 @@ class Reaper(Loop):
             for claim, failure in zip(claims, failures, strict=True)
         ]
         for (claim, transition), answer in zip(items, self._store.leases.finalize(items), strict=True):
-            report(claim, transition, answer)
+            report(claim, transition, answer, self._registry.redacted(claim.type))
             self._failures.tell(claim, transition, answer)
 
     def _judged(self, claims: Sequence[Claim]) -> list[callbacks.Failure]:

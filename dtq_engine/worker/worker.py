@@ -139,7 +139,8 @@ class Worker:
         )
 
     def _meet(self) -> ServerFacts:
-        server = look(self.parts.connection)
+        with self.parts.outage.exchange():
+            server = look(self.parts.connection)
         checks.check_server(server, self._settings)
         self._started_ms = self.parts.store.now_ms()
         return server

@@ -21,7 +21,7 @@ def test_focus_selection_open_details_and_typed_text_survive_500_events(page, ha
         hand.end(hand.claim_one())
         hand.store.control.reprioritise("a", at % 3, queue="default")
     hand.store.control.reprioritise("a", 8, queue="default")
-    expect(page.locator("dl.facts dd").nth(1)).to_have_text("8")
+    expect(page.locator("dl.facts dd").nth(1)).to_have_text("8", timeout=20_000)
     expect(reason).to_have_value("because of the outage")
     expect(reason).to_be_focused()
     assert reason.evaluate("each => [each.selectionStart, each.selectionEnd]") == [3, 7]

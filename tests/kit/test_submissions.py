@@ -135,3 +135,17 @@ def test_clear_forgets_the_tasks_too(dtq, dtq_app, mail):
     dtq.advance(60)
     dtq.run_all()
     assert again.result() is None
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "complaint"),
+    [
+        ("shop.mial", {}, "shop.mial is no task of the app: did you mean shop.mail?"),
+        ("shop.mail", {"too": "x"}, "shop.mail has no argument too, so that this says nothing: correct it."),
+    ],
+)
+def test_what_could_not_have_been_submitted_anyway_is_no_assertion(dtq, mail, task, arguments, complaint):
+    with pytest.raises(KitMisused) as refused:
+        dtq.assert_not_submitted(task, arguments=arguments)
+    assert str(refused.value) == complaint
+    dtq.assert_not_submitted("another.app")

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.root import root
 from dtq_engine.config import Settings
+from webapp.passwords import PASSWORD_MAX
 
 
 def run(*arguments: str, typed: str = "") -> tuple[int, str]:
@@ -27,6 +28,14 @@ def test_a_password_is_asked_for_twice_and_its_hash_can_be_set():
 @pytest.mark.parametrize("typed", ["short\nshort\n", "\n\n"])
 def test_a_short_password_is_refused(typed):
     assert run(typed=typed)[0] != 0
+
+
+def test_a_password_is_refused_where_signing_in_would_cut_it():
+    longest, longer = "x" * PASSWORD_MAX, "x" * (PASSWORD_MAX + 1)
+    assert run(typed=f"{longest}\n{longest}\n")[0] == 0
+    code, said = run(typed=f"{longer}\n{longer}\n")
+    assert code != 0
+    assert "at most 1,024 characters" in said
 
 
 def test_two_passwords_that_differ_are_asked_for_again():

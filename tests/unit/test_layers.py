@@ -13,7 +13,7 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
-    | {"logs", "strict"},
+    | {"logs", "masking", "strict"},
     {"addresses", "cluster", "links", "subscription", "connection", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}

@@ -131,6 +131,28 @@ def test_whoever_waits_is_answered_when_the_process_is_told_to_end(process, clie
     assert (answers[0][0], answers[0][2]["status"]) == (200, "queued")
 
 
+MOUNTED = """
+from flask import Flask
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from webapp import create_app
+
+app = DispatcherMiddleware(Flask("host"), {"/dtq": create_app()})
+"""
+
+
+def test_whoever_waits_in_a_mounted_app_is_answered_too(tmp_path, web_settings, client, store):
+    (tmp_path / "mounted.py").write_text(MOUNTED)
+    with WebProcess(tmp_path, web_settings, key=KEYS["admin"], app="mounted:app", under="/dtq") as process:
+        _, _, task = call(
+            process, "POST", "/dtq/api/v1/tasks", b'{"type": "mail"}', **{"Content-Type": "application/json"}
+        )
+        with ThreadPoolExecutor(1) as threads:
+            waiter = threads.submit(call, process, "GET", f"/dtq/api/v1/tasks/{task['id']}?wait=60")
+            wait_until(lambda: client.pubsub_channels(store.keys.done_channel("*")))
+            assert process.terminate() < 5
+            assert waiter.result(10)[2]["status"] == "queued"
+
+
 @pytest.mark.alone
 def test_a_web_process_and_a_worker_get_along_with_nine_connections(tmp_path, web_settings, own_server):
     settings = replace(web_settings, redis_url=own_server.url)

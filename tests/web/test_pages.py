@@ -12,7 +12,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
 from dtq_engine import TaskStatus
-from dtq_engine.model import AttemptError, DeadLetter, NewTask, Reschedule
+from dtq_engine.model import AttemptError, Block, DeadLetter, NewTask, Reschedule
 from dtq_engine.periodic import Definition
 from dtq_engine.worker.ticker import Ticker
 from tests.store.hand import Hand, error, info
@@ -71,8 +71,8 @@ def test_htmx_is_the_very_file_that_was_published():
     assert "Zero-Clause BSD" in (place("static") / "vendor" / "htmx.LICENSE.txt").read_text()
 
 
-def test_style_is_one_sheet_of_about_20_kb():
-    assert (place("static") / "dtq.css").stat().st_size < 24_000
+def test_style_is_one_sheet_of_25_kib():
+    assert (place("static") / "dtq.css").stat().st_size < 25 * 1024
 
 
 @pytest.mark.parametrize("path", sorted(place("templates").rglob("*.html")), ids=lambda path: path.name)
@@ -335,3 +335,50 @@ def test_a_periodic_task_is_paused_resumed_and_run_now(people, hand, store):
     assert operator.post("/periodic/act", data={"name": "nope", "verb": "pause"}).status_code == 404
     assert people("viewer").post("/periodic/act", data=act | {"verb": "pause"}).status_code == 403
     store.control.purge("default")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        '{"a": 1, "a": 2}',
+        '{"a": {"b": 1, "b": 2}}',
+        "[1]",
+        "{",
+        '{"a": NaN}',
+        "",
+        '{"a": ' + "[" * 300 + "]" * 300 + "}",
+    ],
+)
+def test_an_edited_payload_is_read_as_strictly_as_that_of_a_program(people, hand, typed):
+    hand.end(hand.start("t1"), DeadLetter(error(), "permanent"))
+    answer = people("operator").post("/tasks/t1/edit", data={"payload": typed})
+    page = Page(answer.text)
+    assert answer.status_code == 400
+    assert page.text.count(typed) >= 1
+    assert "was not submitted" in page.text
+    assert ("textarea", {"name": "payload", "rows": "20", "spellcheck": "false"}) in page.tags
+
+
+def test_an_edited_payload_that_names_nothing_twice_is_submitted(people, hand, store):
+    hand.end(hand.start("t1"), DeadLetter(error(), "permanent"))
+    answer = people("operator").post("/tasks/t1/edit", data={"payload": '{ "a":\n 1 }'})
+    task_id = answer.headers["Location"].rpartition("/")[2].partition("?")[0]
+    assert (answer.status_code, store.inspect.get(task_id).payload) == (303, b'{"a":1}')
+
+
+def test_what_failed_before_the_first_note_of_a_fresh_start_is_counted(people, hand):
+    hand.end(hand.start("a"), DeadLetter(error(), "permanent"))
+    page = people("viewer").get("/").text
+    assert "None, as far as is known" not in page
+    assert re.search(r"Failed attempts, 1h <small>since \d\d:\d\d:\d\d</small>", page)
+
+
+def test_a_story_of_an_earlier_life_and_of_a_blocked_task_is_told_in_its_own_words(people, hand, store):
+    hand.end(hand.start("a"), DeadLetter(error(), "permanent"))
+    store.control.requeue("a")
+    hand.end(hand.claim_one("a"), Block("unknown_task_type:mail"))
+    page = Page(people("admin").get("/tasks/a").text).text
+    assert "1 attempt before it was requeued" in page
+    assert "with 1 attempts" not in page
+    assert "Blocked by" in page
+    store.control.purge("default", delayed=True)

@@ -129,6 +129,11 @@ def test_what_is_no_json_shows_its_beginning(data):
     assert len(tree.raw) <= 4001
 
 
+def test_a_long_name_is_cut_and_says_by_how_much():
+    (child,) = Tree.of(json.dumps({"k" * 2000: 1}).encode()).root.children
+    assert child.name == "k" * 200 + "… (1,800 more characters)"
+
+
 def test_a_deep_value_ends_where_it_is_too_deep():
     tree = Tree.of(b'{"a":' * 100 + b"1" + b"}" * 100)
     node, depth = tree.root, 0
@@ -207,6 +212,19 @@ def test_what_happened_lately_is_the_difference_to_a_note_of_some_minutes_ago():
     assert rates.lately([snapshot(590, 1)], snapshot(600, 1)) is None
 
 
+def test_what_is_known_of_a_young_queue_is_what_happened_since_it_began():
+    began = snapshot(560, 0)
+    flow = rates.lately([began], snapshot(600, 8))
+    assert flow is not None
+    assert (flow.from_ms, flow.submitted) == (560_000, 8)
+    assert rates.verdict(STATS, replace(flow, ended=0), 2).tone == ""
+    assert rates.until_now([began], snapshot(570, 8)) == [began]
+    assert len(rates.until_now([began], snapshot(600, 8))) == 2
+    assert rates.known_since([[], [began]], 3_600_000, 600_000) == 560_000
+    assert rates.known_since([[began]], 40_000, 600_000) is None
+    assert rates.known_since([[]], 40_000, 600_000) is None
+
+
 def test_counters_that_begin_anew_do_not_count_backwards():
     flow = rates.flow(snapshot(0, 100, {3: 50}), snapshot(60, 7, {3: 2}))
     assert (flow.submitted, flow.waits, flow.p95_wait_ms) == (0, {}, None)
@@ -281,6 +299,17 @@ FAILED = (failed(1, 5, 9),)
         (
             {"status": TaskStatus.CANCELLED, "errors": (), "previous_attempts": 3},
             ["Submitted", "Had an earlier life", "Cancelled"],
+        ),
+        (
+            {"status": TaskStatus.RETRYING, "errors": (failed(1, 5, 9), failed(2, 20, 25), failed(1, 30, 35)),
+             "previous_attempts": 2, "attempt": 1},
+            ["Submitted", "Had an earlier life", "Attempt 1, earlier life", "Attempt 2, earlier life", "Attempt 1",
+             "Waits for attempt 2"],
+        ),
+        (
+            {"status": TaskStatus.RUNNING, "errors": FAILED, "previous_attempts": 1, "attempt": 1,
+             "started_ms": NOW + 50},
+            ["Submitted", "Had an earlier life", "Attempt 1, earlier life", "Attempt 1"],
         ),
     ],
 )  # fmt: skip

@@ -67,12 +67,14 @@ def test_redacted_values_are_shown_to_nobody_wherever_they_turn_up(api, store, p
     hand = Hand(store)
     hand.end(hand.start("t1", payload=PAYLOAD), DeadLetter(error(f"card {CARD} was declined"), "permanent"))
     hand.end(hand.start("t2", payload=PAYLOAD), Succeed(json.dumps({"card": CARD, "ok": True}).encode()))
-    for path in ("t1", "t1/result", "t2", "t2/result", "", "../dlq"):
+    hand.end(hand.start("t3", payload=PAYLOAD), Succeed(json.dumps([f"paid by {CARD}", {CARD: 7}]).encode()))
+    for path in ("t1", "t1/result", "t2", "t2/result", "t3", "t3/result", "", "../dlq"):
         assert CARD not in api.get(f"{TASKS}/{path}".replace("tasks/../", "").rstrip("/")).text
     task = api.get(f"{TASKS}/t1").json
     assert task["payload"] == {"card": "***", "order": {"card": "***", "pin": "***"}, "to": "ada"}
     assert task["errors"][0]["message"] == "card *** was declined"
     assert api.get(f"{TASKS}/t2/result").json["result"] == {"card": "***", "ok": True}
+    assert api.get(f"{TASKS}/t3/result").json["result"] == ["paid by ***", {"***": 7}]
 
 
 def test_redacted_values_stay_so_when_the_workers_are_gone(api, store, publish):

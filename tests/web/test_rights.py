@@ -233,3 +233,33 @@ def test_no_key_and_no_password_is_ever_logged(make_web, caplog):
     sign_in(web.test_client(), password="hunter2hunter2")
     assert "GET /api/v1/queues 200" in caplog.text
     assert not [secret for secret in (*KEYS.values(), PASSWORD, "hunter2hunter2", "argon2") if secret in caplog.text]
+
+
+PLAIN = {"base_url": "http://dtq.example", "json": {"name": "ada", "password": PASSWORD}}
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/html"])
+def test_where_a_browser_would_not_keep_the_session_signing_in_says_why(people, accept):
+    headers = {"Origin": "http://dtq.example", "Accept": accept}
+    answer = people.test_client().post("/login", headers=headers, **PLAIN)
+    assert answer.status_code == 403
+    assert "https://" in answer.text
+    assert "DTQ_TRUSTED_PROXIES" in answer.text
+    assert "Set-Cookie" not in answer.headers
+    wrong = people.test_client().post("/login", headers=headers, **PLAIN | {"json": {"name": "ada", "password": "x"}})
+    assert (wrong.status_code, "password is right" in wrong.text) == (401, False)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "headers"),
+    [
+        ("http://localhost:8000", {"Origin": "http://localhost:8000"}),
+        ("http://127.0.0.1", {"Origin": "http://127.0.0.1"}),
+        ("http://[::1]:80", {"Sec-Fetch-Site": "same-origin"}),
+        ("https://dtq.example", {"Origin": "https://dtq.example"}),
+        ("http://dtq.example", {"Sec-Fetch-Site": "same-origin"}),
+    ],
+)
+def test_where_it_would_keep_it_somebody_can_sign_in(people, base_url, headers):
+    answer = people.test_client().post("/login", headers=headers, **PLAIN | {"base_url": base_url})
+    assert answer.status_code == 200

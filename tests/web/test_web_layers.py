@@ -12,7 +12,10 @@ WEBAPP = Path(__file__).parents[2] / "webapp"
 PUBLIC_MODULES = {
     "dtq_engine",
     "dtq_engine.cli.findings",
-    *(f"dtq_engine.{name}" for name in ("cursors", "logs", "metrics", "operator_shapes", "shapes", "strict")),
+    *(
+        f"dtq_engine.{name}"
+        for name in ("cursors", "logs", "masking", "metrics", "operator_shapes", "shapes", "strict")
+    ),
 }
 MODULES = sorted(WEBAPP.rglob("*.py"))
 

@@ -25,16 +25,27 @@ ROOT = Path(__file__).parents[2]
 class WebProcess:
     """One gunicorn with its workers, on a free port of this machine."""
 
-    def __init__(self, directory: Path, settings: Settings, *, workers: int = 1, key: str = "", port: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        *,
+        workers: int = 1,
+        key: str = "",
+        port: int = 0,
+        app: str = "webapp:create_app()",
+        under: str = "",
+    ) -> None:
         self.port = port or free_port()
         self.key = key
+        self.under = under
         self._readers: list[Reader] = []
         self._log = directory / f"web-{time.monotonic_ns()}.log"
-        command = ["-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "--no-control-socket", "webapp:create_app()"]
+        command = ["-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "--no-control-socket", app]
         environ = environ_of(settings) | {
             "PORT": str(self.port),
             "DTQ_WEB_PROCESSES": str(workers),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}:{directory}",
         }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -53,7 +64,7 @@ class WebProcess:
 
     def _answers(self) -> bool:
         try:
-            return self.get("/health")[0] == 200
+            return self.get(f"{self.under}/health")[0] == 200
         except OSError:
             return False
 

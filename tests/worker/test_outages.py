@@ -240,6 +240,7 @@ def test_a_server_that_refuses_to_work_is_waited_for(
         (tmp_path / "go").touch()
         with is_idle_meanwhile(process):
             wait_until(lambda: "Redis is unavailable" in process.log)
+            time.sleep(1)  # long beside a tick of CPU time, which is 10 ms
     site.succeeds(handle)
     site.works()
     assert site.crew.notes == ["held", "quick"]

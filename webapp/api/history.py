@@ -3,14 +3,14 @@
 import base64
 import heapq
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 from flask import Blueprint, Response
 
-from dtq_engine import AuditEntry, InvalidCursor
+from dtq_engine import AuditEntry, Event, InvalidCursor, RedisDamaged
 from dtq_engine.operator_shapes import EventShape, action_shape, event_shape
 from webapp.answers import reply
 from webapp.api import paging
@@ -43,9 +43,9 @@ _NOT_OURS = "This cursor is not one of ours: start again without it."
 )
 def events(query: EventsQuery) -> Response:
     """Events that match all filters, as far back as the log reaches."""
-    store = web().app.store
     marks = _read(query.cursor, int, lambda mark: 0 < mark < 2**63)
-    sources = [store.events.newest(queue, marks.get(queue)) for queue in _queues(query.queue)]
+    unreadable = set[str]()
+    sources = [_readable(queue, marks.get(queue), unreadable) for queue in _queues(query.queue)]
     found, looked = list[EventShape](), 0
     for event in heapq.merge(*sources, key=lambda event: -event.ts_ms):
         marks[event.queue], looked = event.event_id, looked + 1
@@ -54,9 +54,18 @@ def events(query: EventsQuery) -> Response:
         if len(found) == query.limit or looked == ROW_BUDGET:
             break
     else:
-        return reply(EventPage(events=found, cursor=None))
+        return reply(EventPage(events=found, cursor=None, unreadable=sorted(unreadable)))
     cursor = _written(marks)
-    return reply(EventPage(events=found, cursor=cursor), headers=paging.link(cursor))
+    page = EventPage(events=found, cursor=cursor, unreadable=sorted(unreadable))
+    return reply(page, headers=paging.link(cursor))
+
+
+def _readable(queue: str, before: int | None, unreadable: set[str]) -> Iterator[Event]:
+    """The events of a queue, newest first, as far as its log can be read."""
+    try:
+        yield from web().app.store.events.newest(queue, before)
+    except RedisDamaged:
+        unreadable.add(web().app.store.keys.events(queue))
 
 
 @blueprint.get("/audit")
@@ -71,19 +80,33 @@ def events(query: EventsQuery) -> Response:
 )
 def audit(query: AuditQuery) -> Response:
     """Actions on queues and their tasks, as far back as the log reaches."""
-    entries, cursor = latest_actions(_queues(query.queue), query.limit, query.cursor)
-    actions = [action_shape(entry) for entry in entries]
-    return reply(ActionPage(actions=actions, cursor=cursor), headers=paging.link(cursor))
+    unreadable = set[str]()
+    entries, cursor = latest_actions(_queues(query.queue), query.limit, query.cursor, unreadable)
+    page = ActionPage(actions=list(map(action_shape, entries)), cursor=cursor, unreadable=sorted(unreadable))
+    return reply(page, headers=paging.link(cursor))
 
 
-def latest_actions(queues: Iterable[str], limit: int, cursor: str | None) -> tuple[list[AuditEntry], str | None]:
-    """What operators did in these queues, newest first, and where to go on. Raises InvalidCursor."""
+def latest_actions(
+    queues: Iterable[str], limit: int, cursor: str | None, unreadable: set[str]
+) -> tuple[list[AuditEntry], str | None]:
+    """What operators did in these queues, newest first, and where to go on. Raises InvalidCursor.
+
+    Keys that hold something else than a log are passed over, and put into `unreadable`.
+    """
     marks = _read(cursor, str, lambda mark: _ENTRY(mark) is not None)
-    sources = [web().app.store.events.audit(queue, limit + 1, marks.get(queue)) for queue in queues]
+    sources = [_actions(queue, limit + 1, marks.get(queue), unreadable) for queue in queues]
     merged = list(islice(heapq.merge(*sources, key=lambda entry: -entry.ts_ms), limit + 1))
     page = merged[:limit]
     marks |= {entry.queue: entry.entry for entry in page}
     return page, _written(marks) if len(merged) > limit else None
+
+
+def _actions(queue: str, count: int, before: str | None, unreadable: set[str]) -> list[AuditEntry]:
+    try:
+        return web().app.store.events.audit(queue, count, before)
+    except RedisDamaged:
+        unreadable.add(web().app.store.keys.audit(queue))
+        return []
 
 
 def _queues(queue: str | None) -> Iterable[str]:

@@ -66,6 +66,8 @@ def _bytes(environ: Environ) -> bytes:
     else:
         size = int(length) if length.isdecimal() else 0
         data = environ["wsgi.input"].read(size) if size <= BODY_MAX_BYTES else b""
+    if size > len(data) and size <= BODY_MAX_BYTES:
+        raise Problem(400, "BODY_BROKEN", "The body is shorter than its Content-Length: send it anew, whole.")
     if size > BODY_MAX_BYTES:
         raise Problem(413, "BODY_TOO_LARGE", "The body has more than 16 MiB: send several smaller ones.")
     return data

@@ -37,10 +37,14 @@ class TaskRow(msgspec.Struct, kw_only=True):
 
 
 class TaskPage(msgspec.Struct, kw_only=True):
-    """A page of tasks, newest first; `cursor` continues it, and may do so even if this page has nothing."""
+    """A page of tasks, newest first; `cursor` continues it, and may do so even if this page has nothing.
+
+    What only the keys in `unreadable` lead to is missing: they hold something else than they must.
+    """
 
     tasks: list[TaskRow]
     cursor: str | None
+    unreadable: list[str]
 
 
 class Accepted(msgspec.Struct):
@@ -133,17 +137,25 @@ class BulkAnswer(msgspec.Struct, kw_only=True):
 
 
 class EventPage(msgspec.Struct, kw_only=True):
-    """A page of events, newest first; `cursor` continues it, and may do so even if this page has nothing."""
+    """A page of events, newest first; `cursor` continues it, and may do so even if this page has nothing.
+
+    What only the keys in `unreadable` lead to is missing: they hold something else than they must.
+    """
 
     events: list[EventShape]
     cursor: str | None
+    unreadable: list[str]
 
 
 class ActionPage(msgspec.Struct, kw_only=True):
-    """A page of operators' actions, newest first."""
+    """A page of operators' actions, newest first.
+
+    What only the keys in `unreadable` lead to is missing: they hold something else than they must.
+    """
 
     actions: list[ActionShape]
     cursor: str | None
+    unreadable: list[str]
 
 
 class TypeAnswer(msgspec.Struct, kw_only=True):

@@ -24,6 +24,8 @@ STATUS: Mapping[str, int] = {code: status for status, code in CODES.values()} | 
     "INVALID_BODY": 400,
     "INVALID_FILTER": 400,
     "EMPTY_BODY": 400,
+    "BODY_BROKEN": 400,
+    "BODY_TOO_SLOW": 408,
     "QUEUE_NOT_FOUND": 404,
     "BODY_TOO_LARGE": 413,
     "UNSUPPORTED_MEDIA_TYPE": 415,
@@ -35,7 +37,15 @@ STATUS: Mapping[str, int] = {code: status for status, code in CODES.values()} | 
 
 ALWAYS = ("UNAUTHORIZED", "FORBIDDEN", "REDIS_UNAVAILABLE", "REDIS_REFUSED", "REDIS_DAMAGED", "NOT_CONFIGURED")
 WITH_QUERY = ("INVALID_PARAMETER",)
-WITH_BODY = ("INVALID_JSON", "EMPTY_BODY", "BODY_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE", "UNSUPPORTED_ENCODING")
+WITH_BODY = (
+    "INVALID_JSON",
+    "EMPTY_BODY",
+    "BODY_BROKEN",
+    "BODY_TOO_SLOW",
+    "BODY_TOO_LARGE",
+    "UNSUPPORTED_MEDIA_TYPE",
+    "UNSUPPORTED_ENCODING",
+)
 BY_BROWSER = ("CROSS_SITE",)
 
 REFERENCE = "#/components/schemas/{name}"

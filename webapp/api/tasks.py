@@ -41,9 +41,11 @@ def index(query: TasksQuery) -> Response:
         type=query.type,
         limit=query.limit,
         cursor=paging.given(query.cursor),
+        damaged=(unreadable := set[str]()),
     )
     cursor = paging.shown(page.cursor)
-    return reply(TaskPage(tasks=[row_of(task) for task in page.items], cursor=cursor), headers=paging.link(cursor))
+    body = TaskPage(tasks=[row_of(task) for task in page.items], cursor=cursor, unreadable=sorted(unreadable))
+    return reply(body, headers=paging.link(cursor))
 
 
 @blueprint.get("/tasks/<task_id>")

@@ -25,7 +25,7 @@ def index() -> Response:
     queue, wanted = request.args.get("queue") or None, request.args.get("q", "").strip()[:200]
     cursor, found = paging.given(request.args.get("cursor")), list[AuditEntry]()
     for _ in range(LOOKS):
-        entries, cursor = latest_actions(queues if queue is None else {queue} & set(queues), LIMIT, cursor)
+        entries, cursor = latest_actions(queues if queue is None else {queue} & set(queues), LIMIT, cursor, set())
         found += [each for each in entries if wanted.lower() in f"{each.actor} {each.action} {each.target}".lower()]
         if cursor is None or len(found) >= LIMIT:
             break

@@ -71,6 +71,7 @@ def index() -> Response:
         busy=sum(worker.in_flight for worker in workers),
         failing=rates.failing(notes, now),
         over=over,
+        since_ms=rates.known_since(notes, over.length_ms, store.now_ms()),
         spans=tuple(Span),
         charts=_charts(over, notes, now),
         feed=_feed(names),
@@ -84,16 +85,19 @@ def _span() -> Span:
 
 
 def _charts(over: Span, notes: Sequence[Sequence[Snapshot]], now: Sequence[Snapshot]) -> Sequence[Chart]:
-    whole = [[*of_queue, latest] for of_queue, latest in zip(notes, now, strict=True)]
+    whole = [rates.until_now(of_queue, latest) for of_queue, latest in zip(notes, now, strict=True)]
     flows = rates.series(whole, over.step_ms)
     to_ms = max((latest.at_ms for latest in now), default=web().app.store.now_ms())
-    rates_frame = Frame(to_ms - over.length_ms, to_ms, rates.rate)
+    began_ms = rates.known_since(notes, over.length_ms, to_ms)
+    rates_frame = Frame(began_ms or to_ms - over.length_ms, to_ms, rates.rate)
     times_frame = replace(rates_frame, words=span)
 
     def points(value: str, per_second: bool = False) -> list[tuple[int, float | None]]:
-        return [
+        found = [
             (each.to_ms, getattr(each, value) / each.seconds if per_second else getattr(each, value)) for each in flows
         ]
+        # A line from the beginning is seen where a single point is not.
+        return [(began_ms, found[0][1]), *found] if began_ms and found else found
 
     rated = [("in", points("submitted", True)), ("out", points("ended", True))]
     return (

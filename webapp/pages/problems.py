@@ -49,7 +49,8 @@ def _page(said: _Said) -> Response:
     if said.status == 401 and has_passwords and request.method == "GET" and "HX-Request" not in request.headers:
         here = request.script_root + request.full_path.rstrip("?")
         return cast(Response, redirect(url_for("pages.login.form", next=here)))
-    return plain_page("problem.html", said.status, said=said, has_passwords=has_passwords)
+    again = said.status == 503 and request.method == "GET"
+    return plain_page("problem.html", said.status, said=said, has_passwords=has_passwords, again=again)
 
 
 def login_page(status: int = 200, problem: str | None = None) -> Response:

@@ -53,6 +53,7 @@ def show(queue: str) -> Response:
         pause=store.pauses.of([name]).get(name),
         consumers=[worker for worker in workers if name in worker.queues],
         failing=rates.failing(notes, now),
+        since_ms=rates.known_since(notes, Span.HOUR.length_ms, store.now_ms()),
         limit=web().settings.max_queue_depth,
         spans=PAUSES,
         rate=rates.rate,

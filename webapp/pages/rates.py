@@ -14,6 +14,12 @@ ENDS = ("succeeded", "failed", "dead_lettered", "cancelled", "expired")
 LATELY_MS = 300_000
 """What "now" means for rates: long enough for a few tasks, short enough to be now."""
 
+LEAST_MS = 15_000
+"""From less than this nothing follows."""
+
+ENOUGH_S = 60
+"""Before this, that nothing has ended yet is no reason to worry."""
+
 EVEN = 0.02
 """Rates that differ by less than this part are the same."""
 
@@ -68,9 +74,22 @@ def flow(before: Snapshot, after: Snapshot) -> Flow:
 
 
 def lately(notes: Sequence[Snapshot], now: Snapshot) -> Flow | None:
-    """What happened in the last minutes; None without a note to compare with."""
+    """What happened in the last minutes, or since a young queue began; None without a note to compare with."""
     older = [note for note in notes if note.at_ms <= now.at_ms - LATELY_MS / 2]
-    return flow(older[max(0, len(older) - 3)], now) if older else None
+    if older:
+        return flow(older[max(0, len(older) - 3)], now)
+    return flow(notes[0], now) if notes and now.at_ms - notes[0].at_ms >= LEAST_MS else None
+
+
+def until_now(notes: Sequence[Snapshot], now: Snapshot) -> Sequence[Snapshot]:
+    """These notes and how it is now, unless the latest of them is so young that nothing follows."""
+    return [*notes, now] if not notes or now.at_ms - notes[-1].at_ms >= LEAST_MS else notes
+
+
+def known_since(notes: Sequence[Sequence[Snapshot]], span_ms: int, now_ms: int) -> int | None:
+    """Since when anything is known, where that is not the whole of a span."""
+    first_ms = min((of_queue[0].at_ms for of_queue in notes if of_queue), default=None)
+    return first_ms if first_ms is not None and first_ms > now_ms - span_ms * (1 - EVEN) else None
 
 
 def together(flows: Sequence[Flow]) -> Flow:
@@ -143,6 +162,8 @@ def verdict(stats: QueueStats, recent: Flow | None, workers: int) -> Verdict:
 def _tendency(waiting: int, recent: Flow, workers: int) -> Verdict:
     come, gone = recent.submitted / recent.seconds, recent.ended / recent.seconds
     if not recent.ended:
+        if recent.seconds < ENOUGH_S:
+            return Verdict("not known yet: rates take a few minutes")
         return Verdict(f"nothing has ended for {span(recent.seconds * 1000)}", "bad")
     if gone > come * (1 + EVEN):
         return Verdict(f"empty in {span(1000 * waiting / (gone - come))}", "good")

@@ -1,6 +1,6 @@
 """Tasks as rows of a list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
@@ -13,6 +13,15 @@ from webapp.readers import sees_payloads
 from webapp.state import web
 
 MOST_PLACES = 200
+
+CAN: Mapping[str, frozenset[TaskStatus]] = {
+    "cancel": frozenset({status for status in TaskStatus if not status.is_final}),
+    "run-now": frozenset({TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
+    "reprioritise": frozenset({TaskStatus.QUEUED, TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
+    "requeue": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
+    "discard": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
+}
+"""What can be done to a task, by its status."""
 
 Place = tuple[str, str]
 """The queue and the id of a task."""
@@ -52,14 +61,21 @@ class Row:
         return f"{self.queue}/{self.task_id}"
 
     @property
+    def can(self) -> str:
+        """What can be done to the task; of one that cannot be read, that is not known, so that all may be tried."""
+        return " ".join(verb for verb, statuses in CAN.items() if self.task is None or self.task.status in statuses)
+
+    @property
     def url(self) -> str:
         """The page of the task; without Flask's help, whose `url_for` is half the time of a list."""
         return f"{request.script_root}/tasks/{quote(self.task_id)}?queue={quote(self.queue, safe='')}"
 
     @property
     def error(self) -> str:
-        """How the latest attempt failed, if the task has not succeeded since."""
+        """How the latest attempt failed, if the task has not succeeded since; what blocks it, if something does."""
         task = self.task
+        if task is not None and task.status is TaskStatus.BLOCKED and task.reason:
+            return f"Blocked by {task.reason}"
         if task is None or not task.errors or task.status is TaskStatus.SUCCEEDED:
             return (task and task.reason) or ""
         last = task.errors[-1]

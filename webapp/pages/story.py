@@ -37,19 +37,31 @@ def story(task: Task) -> Sequence[Step]:
 def _steps(task: Task) -> Iterator[Step]:
     yield Step("Submitted", "queued", task.created_ms or None)
     if task.previous_attempts:
-        note = f"with {task.previous_attempts} attempts, of which the log keeps the latest errors"
+        many = "1 attempt" if task.previous_attempts == 1 else f"{task.previous_attempts} attempts"
+        note = f"{many} before it was requeued, of which the latest errors are kept"
         yield Step("Had an earlier life", "cancelled", note=note)
-    last_ms, gap = task.created_ms, "waited"
-    for error in task.errors:
-        yield _failed(error, last_ms, gap)
+    last_ms, gap, earlier = task.created_ms, "waited", _earlier(task)
+    for at, error in enumerate(task.errors):
+        yield _failed(error, last_ms, gap, ", earlier life" if at < earlier else "")
         last_ms, gap = error.ended_ms or last_ms, "next start after"
     yield from _present(task, last_ms, gap)
 
 
-def _failed(error: AttemptError, last_ms: int, gap: str) -> Step:
+def _earlier(task: Task) -> int:
+    """How many of the errors are from before the task was requeued, when its attempts were counted anew."""
+    if not task.previous_attempts:
+        return 0
+    at, most = len(task.errors), task.attempt - (task.status in {TaskStatus.RUNNING, TaskStatus.SUCCEEDED})
+    while at and most > 0 and task.errors[at - 1].attempt <= most:
+        at -= 1
+        most = (task.errors[at].attempt or most) - 1
+    return at
+
+
+def _failed(error: AttemptError, last_ms: int, gap: str, life: str) -> Step:
     started, ended = error.started_ms or None, error.ended_ms or None
     return Step(
-        f"Attempt {error.attempt}" if error.attempt else "An attempt",
+        f"Attempt {error.attempt}{life}" if error.attempt else f"An attempt{life}",
         "retrying",
         started or ended,
         gap_ms=started - last_ms if started and last_ms else None,
@@ -83,7 +95,12 @@ def _present(task: Task, last_ms: int, gap: str) -> Iterator[Step]:
         case TaskStatus.RETRYING:
             yield Step(f"Waits for attempt {task.attempt + 1}", "retrying", task.due_ms)
         case TaskStatus.BLOCKED:
-            yield Step("Cannot be run yet", "blocked", task.due_ms, note=f"{task.reason or 'no reason'}; next look")
+            yield Step(
+                "Cannot be run yet",
+                "blocked",
+                task.due_ms,
+                note=f"blocked by {task.reason or 'nothing that is known'}; next look",
+            )
         case TaskStatus.RUNNING:
             pass
         case _:

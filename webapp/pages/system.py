@@ -100,7 +100,7 @@ def _settings(settings: Settings) -> Sequence[Setting]:
 
 
 def _shown(name: str, value: object, is_secret: bool) -> str:
-    if value is None or value == ():
+    if value in {None, "", ()}:
         return "not set"
     if name == "redis_url":
         return _place(str(value))

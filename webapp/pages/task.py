@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import InvalidTask, NewTask, RedisDamaged, Task, TaskStatus, new_id
+from dtq_engine import InvalidTask, NewTask, NotJson, RedisDamaged, Task, new_id
 from dtq_engine.shapes import raw
+from dtq_engine.strict import Reader
 from webapp.api.waits import checked
 from webapp.pages.notices import back
 from webapp.pages.render import page
+from webapp.pages.rows import CAN
 from webapp.pages.story import story
 from webapp.pages.tree import Tree
 from webapp.problems import Problem
@@ -30,14 +32,7 @@ AUDIT_LOOK = 300
 
 EDITABLE_BYTES = 65_536
 
-CAN: dict[str, frozenset[TaskStatus]] = {
-    "cancel": frozenset({status for status in TaskStatus if not status.is_final}),
-    "run-now": frozenset({TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
-    "reprioritise": frozenset({TaskStatus.QUEUED, TaskStatus.PENDING, TaskStatus.RETRYING, TaskStatus.BLOCKED}),
-    "requeue": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
-    "discard": frozenset({status for status in TaskStatus if status.is_final} - {TaskStatus.SUCCEEDED}),
-}
-"""What can be done to a task, by its status."""
+_reader = Reader(dict[str, Any], "the payload")
 
 
 @blueprint.get("/tasks/<path:task_id>")
@@ -81,8 +76,11 @@ def edit(task_id: str) -> Response:
     task = _read(task_id)
     if _secrets(task):
         raise Problem(409, "HAS_SECRETS", "This payload has values that are shown to nobody: submit the task anew.")
-    new = _edited(task, request.form.get("payload", ""))
-    receipt = web().app.accept(new)
+    typed = request.form.get("payload", "")
+    try:
+        receipt = web().app.accept(_edited(task, typed))
+    except (InvalidTask, NotJson) as error:
+        return page("task/edit.html", status=400, task=as_seen(task), typed=typed, problem=str(error))
     return back("edit", to=url_for("pages.task.show", task_id=receipt.id, queue=receipt.queue))
 
 
@@ -91,11 +89,8 @@ def _read(task_id: str) -> Task:
 
 
 def _edited(task: Task, text: str) -> NewTask:
-    try:
-        payload = msgspec.json.format(text.encode(), indent=-1)
-        msgspec.json.decode(payload, type=dict[str, Any])
-    except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidTask("payload", f"The payload must be a JSON object, and is not: {error}.") from None
+    _reader.read(text.encode("utf-8", "replace"))
+    payload = msgspec.json.format(text.encode("utf-8", "replace"), indent=-1)
     if (published := web().catalog.find(task.type)) is not None:
         published.check(payload)
     return NewTask(

@@ -11,6 +11,7 @@ NODES = 600
 DEEPEST = 16
 WIDEST = 100
 LONGEST = 2000
+LONGEST_NAME = 200
 RAW = 4000
 
 
@@ -74,5 +75,11 @@ class _Builder:
         for key, value in islice(items, WIDEST):
             if self._left <= 0:
                 break
-            children.append(self.node(key[:LONGEST], value, depth + 1))
+            children.append(self.node(_name(key), value, depth + 1))
         return Node(name, kind, children=tuple(children), size=size, more=size - len(children))
+
+
+def _name(key: str) -> str:
+    """A name as it is shown: one that is cut says by how much."""
+    more = len(key) - LONGEST_NAME
+    return f"{key[:LONGEST_NAME]}… ({more:,} more characters)" if more > 0 else key
