@@ -178,7 +178,7 @@ class Kit:
         """
         __tracebackhide__ = True
         wanted = self._wanted(task, args, {**(arguments or {}), **named}, options or {})
-        wanted.check(self.app.registry)
+        wanted.check(self.app.registry, spelt=isinstance(task, str))
         if found := wanted.among(self._submitted):
             raise AssertionError(f"{wanted} was submitted {_times(len(found))}.\n{self._listing(wanted)}")
 

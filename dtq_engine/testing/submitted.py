@@ -108,11 +108,14 @@ class Wanted:
             )
         return cls(name, dict(zip(positions, args, strict=False)) | dict(arguments), dict(options))
 
-    def check(self, registry: Registry) -> None:
-        """Raise KitMisused for what no submit could ever match: a misspelt type, an argument that the type has not."""
+    def check(self, registry: Registry, *, spelt: bool) -> None:
+        """Raise KitMisused for what no submit could match: a misspelt type, an argument that the type has not.
+
+        `spelt`: the type was given as a word, and not by a function, which may be another app's.
+        """
         handler = registry.get(self.type) if self.type else None
         if handler is None:
-            if near := get_close_matches(self.type or "", registry.types(), n=1):
+            if spelt and (near := get_close_matches(self.type or "", registry.types(), n=1)):
                 raise KitMisused(f"{self.type} is no task of the app: did you mean {near[0]}?")
             return
         unknown = sorted(self.arguments.keys() - handler.signature.types.keys())

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtq_engine import codec
@@ -199,7 +199,7 @@ def test_only_an_object_is_an_object(data):
 
 
 @given(st.dictionaries(texts, values, max_size=4))
-@settings(max_examples=50)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])  # other tests run beside it
 def test_equal_values_have_one_canonical_form(value):
     backwards = dict(reversed(value.items()))
     assert codec.canonical(codec.encode(value)) == codec.canonical(codec.encode(backwards))
