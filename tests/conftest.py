@@ -22,13 +22,15 @@ FLAVOUR = Flavour.chosen()
 _numbers = itertools.count(1)
 
 
-# Folders and modules whose tests start whole interpreters, deployments or browsers, some seconds each.
+# Folders and modules whose tests start whole interpreters, deployments or browsers, or play many histories.
 SLOW = (
     "browser",
+    "explore",
     "kit/test_guide.py",
     "kit/test_plugin.py",
     "recipes",
     "web/test_events.py",
+    "web/test_fuzz.py",
     "web/test_gunicorn.py",
     "web/test_metrics_fleet.py",
     "worker/test_cli_dev.py",

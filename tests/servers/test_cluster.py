@@ -80,7 +80,7 @@ def test_a_token_in_any_slot_ends_a_wait_within_a_moment(store, store_at, cluste
     threading.Timer(0.3, other.connection.call, ("LPUSH", keys[7], "1")).start()
     started = time.monotonic()
     assert store.connection.blpop(keys, 5) == keys[7]
-    assert 0.2 < time.monotonic() - started < 0.6
+    assert 0.2 < time.monotonic() - started < 2
     assert store.connection.pop(keys) is None
 
 
