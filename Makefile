@@ -41,7 +41,7 @@ tests: venv ## The tests alone, some at a time, then those that measure times (A
 
 .PHONY: test-slow
 test-slow: venv ## The tests that start interpreters, deployments and browsers (Debian's chromium is installed when missing)
-	@test -x /usr/bin/chromium || tools/install_chromium.sh
+	@test -x /usr/bin/chromium || tools/install.sh chromium
 	@$(if $(ARGS),$(PY) -m pytest $(ARGS),$(PY) -m pytest $(ABREAST) -m "slow and not alone" && $(PY) -m pytest -m "slow and alone")
 
 .PHONY: lint
@@ -72,7 +72,7 @@ PLACES ?= tests/store tests/worker
 
 .PHONY: test-redis
 test-redis: venv ## The store and worker tests on Redis from the system's packages (Debian: installed when missing)
-	@command -v redis-server > /dev/null || tools/install_redis.sh
+	@command -v redis-server > /dev/null || tools/install.sh redis-server
 	@export DTQ_TEST_SERVER="$$(command -v redis-server)"; $(call pytest,$(PY),$(PLACES))
 
 .PHONY: test-cluster
@@ -101,7 +101,7 @@ fuzz-http: venv ## Try to break the HTTP API by its own description (ARGS="--max
 
 .PHONY: screenshots
 screenshots: venv ## Take pictures of all pages in light, dark and on a phone, into docs/screenshots (ARGS="overview tasks")
-	@test -x /usr/bin/chromium || tools/install_chromium.sh
+	@test -x /usr/bin/chromium || tools/install.sh chromium
 	@$(PY) -m tests.browser.screenshots $(ARGS)
 
 .PHONY: explore

@@ -122,7 +122,7 @@ class EmbeddedValkey:
         self.stop()
 
     def _start_on_a_port(self, binary: Path) -> None:
-        candidates = [self._port] if self._port is not None else [_free_port() for _ in range(PORT_TRIES)]
+        candidates = [self._port] if self._port is not None else [free_port() for _ in range(PORT_TRIES)]
         last = ""
         for port in candidates:
             with self.log_file.open("ab") as log:
@@ -202,7 +202,8 @@ def _take(directory: Path) -> int:
         return lock
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

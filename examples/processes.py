@@ -1,7 +1,6 @@
 """The processes of a deployment, started as an operator would: with everything in their environment."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from dtq_engine import Dtq
+from dtq_engine.embedded import free_port
 from examples.workload import ROOT
 
 QUEUES = "demo,demo-reports"
@@ -122,7 +122,7 @@ class Web(Process):
     """gunicorn, as the Procfile has it, on a free port of this machine alone, and open to who is on it."""
 
     def __init__(self, redis_url: str, log: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         settings = {"DTQ_REDIS_URL": redis_url, "DTQ_OPEN": "1"}
         place = ["--bind", f"127.0.0.1:{self.port}", "webapp:create_app()"]
         command = ["-m", "gunicorn", "-c", "gunicorn.conf.py", "--no-control-socket", *place]
@@ -141,9 +141,3 @@ class Web(Process):
             return connection.getresponse().status == 200
         except (OSError, HTTPException):
             return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

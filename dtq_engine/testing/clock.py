@@ -36,12 +36,12 @@ class Clock:
         """Let time pass for leases and for keys that expire."""
         for queue in store.inspect.queues():
             for priority in PRIORITIES:
-                _age_leases(store.connection, store.keys.stream(queue, priority), ms)
-        _age_keys(store.connection, store.keys, ms)
+                age_leases(store.connection, store.keys.stream(queue, priority), ms)
+        age_keys(store.connection, store.keys, ms)
 
 
-def _age_leases(connection: Connection, stream: str, ms: int) -> None:
-    """A lease is the time since its entry was delivered or renewed."""
+def age_leases(connection: Connection, stream: str, ms: int) -> None:
+    """Let time pass for the leases of one stream: a lease is the time since its entry was delivered or renewed."""
     if not connection.call("EXISTS", stream):
         return
     try:
@@ -52,7 +52,8 @@ def _age_leases(connection: Connection, stream: str, ms: int) -> None:
         connection.call("XCLAIM", stream, "workers", holder, 0, entry, "IDLE", idle_ms + ms, "JUSTID")
 
 
-def _age_keys(connection: Connection, keys: Keys, ms: int) -> None:
+def age_keys(connection: Connection, keys: Keys, ms: int) -> None:
+    """What has a time to live has so much less of it."""
     cursor: Any = 0
     names: list[bytes] = []
     while True:

@@ -6,8 +6,7 @@ from typing import Any
 
 import redis
 
-from dtq_engine.embedded import EmbeddedValkey
-from tests.support.servers import free_port
+from dtq_engine.embedded import EmbeddedValkey, free_port
 from tests.support.waiting import wait_until
 
 CONFIG = """

@@ -11,7 +11,7 @@ from redis.crc import key_slot
 
 from dtq_engine import Dtq, Settings, TaskStatus
 from dtq_engine.cluster import key_of
-from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.embedded import EmbeddedValkey, free_port
 from dtq_engine.errors import RedisUnavailable
 from dtq_engine.model import Settled
 from dtq_engine.store import Store
@@ -19,7 +19,6 @@ from dtq_engine.worker import Worker
 from dtq_engine.worker.server import look
 from tests.servers.nodes import Cluster
 from tests.store.hand import Hand
-from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 
 QUEUES = tuple(f"q{number}" for number in range(10))

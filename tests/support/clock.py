@@ -4,7 +4,9 @@ import re
 from typing import Any
 
 from dtq_engine.config import Settings
+from dtq_engine.connection import over_client
 from dtq_engine.keys import PRIORITIES, Keys
+from dtq_engine.testing.clock import age_keys, age_leases
 
 
 class Clock:
@@ -12,6 +14,7 @@ class Clock:
 
     def __init__(self, client: Any, settings: Settings) -> None:
         self._client = client
+        self._connection = over_client(client)
         self._keys = Keys(settings.prefix)
         self._known = {"default", *settings.worker_queues}
         self._ahead_ms = 0
@@ -26,12 +29,12 @@ class Clock:
         for queue in sorted(self._queues()):
             self._client.set(self._keys.clock(queue), self._ahead_ms)
             for priority in PRIORITIES:
-                self._age_pending(self._keys.stream(queue, priority), ms)
+                age_leases(self._connection, self._keys.stream(queue, priority), ms)
             # A running scheduler sleeps until the next due time by the old clock.
             if self._client.exists(self._keys.leader()):
                 self._client.lpush(self._keys.wake_schedule(queue), "1")
         if ttls:
-            self._age_keys(ms)
+            age_keys(self._connection, self._keys, ms)
 
     def _queues(self) -> set[str]:
         tagged = (re.search(rb"\{([^}]+)\}", key) for key in self._scan())
@@ -39,15 +42,3 @@ class Clock:
 
     def _scan(self) -> list[bytes]:
         return list(self._client.scan_iter(match=f"{self._keys.prefix}:*", count=1000))
-
-    def _age_pending(self, stream: str, ms: int) -> None:
-        if not self._client.exists(stream) or not self._client.xinfo_groups(stream):
-            return
-        for entry in self._client.xpending_range(stream, "workers", min="-", max="+", count=10_000):
-            idle, holder = entry["time_since_delivered"] + ms, entry["consumer"]
-            self._client.xclaim(stream, "workers", holder, 0, [entry["message_id"]], idle=idle, justid=True)
-
-    def _age_keys(self, ms: int) -> None:
-        for key in self._scan():
-            if (left := self._client.pttl(key)) > 0:
-                self._client.pexpire(key, max(0, left - ms))

@@ -1,7 +1,6 @@
 """The servers that tests run against; each is started once, when the first test needs it."""
 
 import os
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import redis
 from fakeredis._clients import _tcp_server as tcp
 from fakeredis.commands_mixins.scripting_mixin import ScriptingCommandsMixin
 
-from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.embedded import EmbeddedValkey, free_port
 from tests.support.waiting import wait_until
 
 CHOICES = ("DTQ_TEST_SERVER", "DTQ_TEST_CLUSTER")
@@ -65,13 +64,6 @@ class ClusterOfOne(EmbeddedValkey):
 def plain(url: str) -> str:
     """The address of a cluster's one node, for a client that knows nothing of clusters; other addresses as they are."""
     return url.replace("redis+cluster:", "redis:")
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -88,8 +88,8 @@ def test_a_taken_port_is_reported_in_the_servers_own_words(tmp_path):
 
 def test_a_port_that_is_taken_at_the_last_moment_is_passed_over(tmp_path, monkeypatch):
     with EmbeddedValkey(tmp_path / "first") as first:
-        offered = iter([first.port, *(embedded._free_port() for _ in range(4))])
-        monkeypatch.setattr(embedded, "_free_port", lambda: next(offered))
+        offered = iter([first.port, *(embedded.free_port() for _ in range(4))])
+        monkeypatch.setattr(embedded, "free_port", lambda: next(offered))
         with EmbeddedValkey(tmp_path / "second") as second, client_of(second) as client:
             assert second.port != first.port
             assert client.info("server")["process_id"] == second.pid

@@ -9,8 +9,8 @@ from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
+from dtq_engine.embedded import free_port
 from dtq_engine.logs import JsonLines, TextLines
-from tests.support.servers import free_port
 from tests.web.conftest import KEYS, client_of
 
 PATHS = ["/health", "/ready", "/api/v1/queues", "/api/v1/nowhere", "/api/v1/tasks/x", "/metrics"]

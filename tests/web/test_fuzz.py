@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.servers import free_port
+from dtq_engine.embedded import free_port
 from tools.fuzz_http import main
 
 

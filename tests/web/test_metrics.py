@@ -16,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from dtq_engine import Settings
 from dtq_engine.connection import connect
-from dtq_engine.embedded import EmbeddedValkey
+from dtq_engine.embedded import EmbeddedValkey, free_port
 from dtq_engine.metrics import BOUNDS
 from dtq_engine.model import Block, DeadLetter, NewTask, Reschedule, Succeed
 from dtq_engine.store import Store
 from tests.store.hand import Hand, error, info
-from tests.support.servers import free_port, plain
+from tests.support.servers import plain
 from tests.web.conftest import client_of
 
 Sample = Callable[..., float]

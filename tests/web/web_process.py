@@ -14,8 +14,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from dtq_engine import Settings
+from dtq_engine.embedded import free_port
 from tests.support.environ import environ_of
-from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 from tests.web.reader import Reader
 

@@ -21,8 +21,8 @@ from webapp.answers import reply
 from webapp.api import paging
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.requests import LettersBody, LettersQuery, PlaceQuery, ReasonBody
-from webapp.api.responses import BulkAnswer, DeadLetterPage, Refusal, VerbAnswer
-from webapp.api.waits import checked
+from webapp.api.responses import BulkAnswer, DeadLetterPage, Refusal
+from webapp.api.verbs import done, moving
 from webapp.errors import problem_of
 from webapp.problems import Problem
 from webapp.readers import sees_payloads
@@ -33,8 +33,6 @@ blueprint = Blueprint("letters", __name__)
 
 PATIENCE_S = 20.0
 """How long one call goes on: routers cut requests that take much longer."""
-
-MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_RECORD")
 
 
 @blueprint.get("/dlq")
@@ -57,41 +55,17 @@ def index(query: LettersQuery) -> Response:
 
 
 @blueprint.post("/dlq/<task_id>/requeue")
-@endpoint(
-    Operation(
-        summary="Give a dead task a new life",
-        roles=(Role.OPERATOR,),
-        query=PlaceQuery,
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: VerbAnswer},
-        problems=MOVES,
-        example={"reason": "the bug is fixed"},
-    )
-)
+@endpoint(moving("Give a dead task a new life", example={"reason": "the bug is fixed"}))
 def requeue(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
     """It waits again, with all its attempts; its history is kept."""
-    web().app.store.control.requeue(checked(task_id), queue=query.queue, **doer(body.reason))
-    return reply(VerbAnswer(id=task_id, outcome="requeued"))
+    return done(task_id, "requeued", web().app.store.control.requeue, query.queue, doer(body.reason))
 
 
 @blueprint.post("/dlq/<task_id>/discard")
-@endpoint(
-    Operation(
-        summary="Remove a dead letter for good",
-        roles=(Role.ADMIN,),
-        query=PlaceQuery,
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: VerbAnswer},
-        problems=MOVES,
-        example={"reason": "test data"},
-    )
-)
+@endpoint(moving("Remove a dead letter for good", role=Role.ADMIN, example={"reason": "test data"}))
 def discard(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
     """With all that is known of its task."""
-    web().app.store.control.discard(checked(task_id), queue=query.queue, **doer(body.reason))
-    return reply(VerbAnswer(id=task_id, outcome="discarded"))
+    return done(task_id, "discarded", web().app.store.control.discard, query.queue, doer(body.reason))
 
 
 def _bulk(summary: str, role: Role) -> Operation:
@@ -124,16 +98,16 @@ def apply_to(body: LettersBody, verb: Literal["requeue", "discard"]) -> BulkAnsw
         raise Problem(400, "INVALID_FILTER", "Say which dead letters: give queue or type, or all: true.")
     control = web().app.store.control
     act = control.requeue if verb == "requeue" else control.discard
-    done, refused, ends = 0, list[Refusal](), time.monotonic() + PATIENCE_S
+    many, refused, ends = 0, list[Refusal](), time.monotonic() + PATIENCE_S
     for letter in _matching(body):
-        if done >= body.limit or time.monotonic() > ends:
-            return BulkAnswer(done=done, refused=refused, complete=False)
+        if many >= body.limit or time.monotonic() > ends:
+            return BulkAnswer(done=many, refused=refused, complete=False)
         try:
             act(letter.task_id, queue=letter.queue, **doer(body.reason))
-            done += 1
+            many += 1
         except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord, RedisDamaged) as error:
             refused.append(_refusal(letter.task_id, error))
-    return BulkAnswer(done=done, refused=refused, complete=True)
+    return BulkAnswer(done=many, refused=refused, complete=True)
 
 
 def _matching(body: LettersBody) -> Iterator[DeadLetterEntry]:

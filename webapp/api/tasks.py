@@ -1,17 +1,17 @@
 """Tasks: listing, looking at, waiting for, and acting on them."""
 
-from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Response
 
 from dtq_engine import CancelOutcome, InvalidTransition
-from webapp.actions import Doer, doer
+from webapp.actions import doer
 from webapp.answers import reply
 from webapp.api import paging
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.requests import PlaceQuery, PriorityBody, ReasonBody, TaskQuery, TasksQuery
 from webapp.api.responses import ResultAnswer, TaskDetail, TaskPage, VerbAnswer
+from webapp.api.verbs import MOVES, done, moving
 from webapp.api.views import detail_of, result_of, row_of
 from webapp.api.waits import awaited, checked
 from webapp.roles import Role
@@ -20,7 +20,6 @@ from webapp.state import web
 blueprint = Blueprint("tasks", __name__)
 
 NOT_FOUND = ("TASK_NOT_FOUND",)
-MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_RECORD")
 
 
 @blueprint.get("/tasks")
@@ -101,44 +100,26 @@ def cancel(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
     return reply(VerbAnswer(id=task_id, outcome=outcome), status=202 if outcome is CancelOutcome.REQUESTED else 200)
 
 
-def _moving(summary: str, body: Any = ReasonBody, example: dict[str, Any] | None = None) -> Operation:
-    return Operation(
-        summary=summary,
-        roles=(Role.OPERATOR,),
-        query=PlaceQuery,
-        body=body,
-        body_is_optional=body is ReasonBody,
-        answers={200: VerbAnswer},
-        problems=MOVES,
-        example=example or {"reason": "the partner is back"},
-    )
-
-
 @blueprint.post("/tasks/<task_id>/run-now")
-@endpoint(_moving("Run a task that waits for its time"))
+@endpoint(moving("Run a task that waits for its time"))
 def run_now(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
     """It is available at once."""
-    return _done(task_id, "available", web().app.store.control.run_now, query.queue, doer(body.reason))
+    return done(task_id, "available", web().app.store.control.run_now, query.queue, doer(body.reason))
 
 
 @blueprint.post("/tasks/<task_id>/requeue")
-@endpoint(_moving("Give a task that ended without success a new life"))
+@endpoint(moving("Give a task that ended without success a new life"))
 def requeue(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
     """It waits again, with all its attempts; its history is kept."""
-    return _done(task_id, "requeued", web().app.store.control.requeue, query.queue, doer(body.reason))
+    return done(task_id, "requeued", web().app.store.control.requeue, query.queue, doer(body.reason))
 
 
 @blueprint.post("/tasks/<task_id>/reprioritise")
-@endpoint(_moving("Move a waiting task to another priority", PriorityBody, {"priority": 9}))
+@endpoint(moving("Move a waiting task to another priority", body=PriorityBody, example={"priority": 9}))
 def reprioritise(task_id: str, query: PlaceQuery, body: PriorityBody) -> Response:
     """It waits among the tasks of that priority."""
 
     def verb(task_id: str, **how: Any) -> None:
         web().app.store.control.reprioritise(task_id, body.priority, **how)
 
-    return _done(task_id, "reprioritised", verb, query.queue, doer(body.reason))
-
-
-def _done(task_id: str, outcome: str, verb: Callable[..., None], queue: str | None, who: Doer) -> Response:
-    verb(checked(task_id), queue=queue, **who)
-    return reply(VerbAnswer(id=task_id, outcome=outcome))
+    return done(task_id, "reprioritised", verb, query.queue, doer(body.reason))
