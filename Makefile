@@ -9,8 +9,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Three processes, each with a server of its own: most tests wait for a server or for time to pass.
-ABREAST := --numprocesses 3 --dist worksteal
+# Four processes, each with a server of its own: most tests wait for a server or for time to pass.
+ABREAST := --numprocesses 4 --dist worksteal
 
 # $(call pytest,PYTHON,PLACES): as ARGS say; without ARGS the tests there that are not slow, those that measure times alone.
 # (Exit code 5: none of them must be alone.)

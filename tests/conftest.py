@@ -26,8 +26,7 @@ _numbers = itertools.count(1)
 SLOW = (
     "browser",
     "explore",
-    "kit/test_guide.py",
-    "kit/test_plugin.py",
+    "kit",
     "recipes",
     "web/test_events.py",
     "web/test_fuzz.py",

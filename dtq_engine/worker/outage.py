@@ -1,5 +1,6 @@
 """Redis away is not workers dead: when it was seen to be away, and for how long its leases cannot be judged."""
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Generator
@@ -31,6 +32,8 @@ class Outage:
         # A new worker that was answered at once is believed that Redis was there a moment ago: that no reaper came
         # before it means that no worker did.
         self._steady_since = clock() - NEWCOMER_S
+        self._numbers = itertools.count()
+        self._under_way: dict[int, float] = {}  # number of the exchange → when it began
 
     def began(self, error: RedisUnavailable) -> None:
         """Redis did not answer; said once in the log until it does."""
@@ -64,17 +67,29 @@ class Outage:
     @contextmanager
     def exchange(self) -> Generator[None, None, None]:
         """Around exchanges with Redis that should be quick: one that is not tells that Redis may have stood still."""
-        began = self._clock()
+        number = next(self._numbers)
+        self._under_way[number] = began = self._clock()
         try:
             yield
         finally:
-            if self._clock() - began > late_s(self._visibility_s):
+            # In this order: a look at steady_ms in between still sees this exchange.
+            if self._late(began):
                 self._steady_since = self._clock()
+            del self._under_way[number]
 
     @property
     def steady_ms(self) -> int:
-        """For how long every exchange was quick."""
+        """For how long every exchange was quick; 0 while one is late that was not answered yet.
+
+        When Redis goes on after it stood still, a call that was sent just before is answered as quickly as ever, and
+        maybe before the one that waited for long.
+        """
+        if any(self._late(began) for began in list(self._under_way.values())):
+            return 0
         return int((self._clock() - self._steady_since) * 1000)
+
+    def _late(self, began: float) -> bool:
+        return self._clock() - began > late_s(self._visibility_s)
 
     def _hold_off(self) -> None:
         self._hold_until = self._clock() + max(self._visibility_s, HOLD_LEAST_S)

@@ -36,7 +36,7 @@ def test_a_page_says_that_redis_does_not_answer_and_one_opened_meanwhile_tries_a
     expect(late.get_by_text("This page tries again every 5 s.")).to_be_visible()
     own_server.start()
     live(page)
-    live(late)
+    expect(late.locator("#live-state")).to_have_attribute("data-state", "live", timeout=20_000)
 
 
 def test_a_form_that_met_an_outage_is_not_sent_again_by_itself(page, own_server):

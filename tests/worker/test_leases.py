@@ -283,6 +283,19 @@ def test_a_late_exchange_ends_the_steady_contact() -> None:
     assert outage.steady_ms == 0
 
 
+def test_contact_is_not_steady_while_a_late_exchange_is_still_under_way() -> None:
+    now = 100.0
+    outage = Outage(1, clock=lambda: now)
+    with outage.exchange():
+        now += 0.2
+        with outage.exchange():  # sent while the first one waits, as a reaper's beside a heartbeat
+            assert outage.steady_ms == 10_200
+            now += 0.1
+            assert outage.steady_ms == 0
+    now += 3
+    assert outage.steady_ms == 3000
+
+
 def test_after_an_outage_nothing_is_reaped_for_one_lease() -> None:
     now = 100.0
     outage = Outage(30, clock=lambda: now)
