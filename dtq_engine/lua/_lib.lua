@@ -286,18 +286,20 @@ end
 
 local function set(id, ...) redis.call('HSET', TASK .. id, ...) end
 
--- Make a task available: → QUEUED.
-local function push(id, priority, ...)
-  local entry = redis.call('XADD', STREAM .. (priority or 5), '*', 'i', id)
-  set(id, 's', 'Q', 'e', entry, ...)
-  wake = true
-end
-
 -- Let a task wait in one of the three schedules until `due`: → PENDING, RETRYING or BLOCKED.
 local function park(id, schedule, state, due, ...)
   redis.call('ZADD', schedule, whole(due), id)
   set(id, 's', state, 'e', '', ...)
   if not earliest or due < earliest then earliest = due end
+end
+
+-- Make a task available: → QUEUED. A stream whose last id is the largest there can be takes no more entries until somebody
+-- mends it; the task then looks again each minute, and costs the others of its call nothing.
+local function push(id, priority, ...)
+  local entry = redis.pcall('XADD', STREAM .. (priority or 5), '*', 'i', id)
+  if type(entry) == 'table' then return park(id, KEY.blocked, 'B', now_ms() + 60000, 'm', 'stream_refuses', ...) end
+  set(id, 's', 'Q', 'e', entry, ...)
+  wake = true
 end
 
 -- Add a satellite's letter to the record, so that settle, trim and requeue know which keys exist.

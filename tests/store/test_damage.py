@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from dtq_engine import Dtq
-from dtq_engine.errors import RedisDamaged, RedisRefused, TaskNotFound
+from dtq_engine.errors import RedisDamaged, TaskNotFound
 from dtq_engine.ids import new_token
 from dtq_engine.model import (
     FINAL,
@@ -284,13 +284,39 @@ def test_a_damaged_neighbour_has_the_error_for_an_answer(store, settings, client
     app.close()
 
 
-def test_a_submit_that_a_stream_refuses_leaves_nothing_behind(store, client, settings):
-    store.workers.register_queue("default")
-    client.xadd(store.keys.stream("default", 5), {"i": "last"}, id="18446744073709551615-18446744073709551615")
-    before = snapshot(client, settings.prefix)
-    with pytest.raises(RedisRefused):
-        store.intake.submit([NewTask(id="a", type="mail", payload=LONG, headers={"h": "x" * 99}, idempotency_key="k")])
-    assert snapshot(client, settings.prefix) == before
+LAST_ID = "18446744073709551615-18446744073709551615"
+
+
+def test_a_task_that_its_stream_refuses_waits_and_its_neighbours_are_accepted(store, client, clock):
+    hand = Hand(store)
+    store.workers.register_queue(QUEUE)
+    client.xadd(store.keys.stream(QUEUE, 5), {"i": "last"}, id=LAST_ID)
+    named = {"n1": 6, "n2": 5, "n3": 4}
+    tasks = [NewTask(id=name, type="mail", payload=LONG, priority=priority) for name, priority in named.items()]
+    assert [receipt.outcome.value for receipt in store.intake.submit(tasks)] == ["new"] * 3
+    assert ids(hand.claim()) == ["n1", "n3"]
+    assert (hand.status("n2"), hand.task("n2").reason) == ("blocked", "stream_refuses")
+    clock.advance(61)
+    store.schedule.promote(QUEUE)
+    assert hand.status("n2") == "blocked"
+    client.delete(store.keys.stream(QUEUE, 5))
+    clock.advance(61)
+    store.schedule.promote(QUEUE)
+    assert ids(hand.claim()) == ["n2"]
+
+
+def test_executions_end_though_the_stream_that_they_go_back_to_refuses_them(store, client, clock):
+    hand = Hand(store)
+    hand.submit("again", "done")
+    claims = hand.claim()
+    client.xadd(store.keys.stream(QUEUE, 5), {"i": "last"}, id=LAST_ID)
+    ends = [(claims[0], Reschedule(error(), 0)), (claims[1], Succeed(None))]
+    assert store.leases.finalize(ends) == ["OK", "OK"]
+    assert (hand.status("again"), hand.status("done")) == ("blocked", "succeeded")
+    client.delete(store.keys.stream(QUEUE, 5))
+    clock.advance(61)
+    store.schedule.promote(QUEUE)
+    assert [(claim.task_id, claim.attempt) for claim in hand.claim()] == [("again", 2)]
 
 
 def test_a_damaged_payload_does_not_stop_a_claim(world, client):
