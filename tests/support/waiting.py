@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 5.0, interval: float = 0.01) -> T:
+def wait_until(condition: Callable[[], T], timeout: float = 10.0, interval: float = 0.01) -> T:
     """The first true value of `condition()`; AssertionError if there was none within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):

@@ -68,7 +68,7 @@ def test_a_worker_that_cannot_be_set_up_says_why_in_a_sentence_and_exits_2(
     spawn: Spawn, source: str, changes: dict[str, Any], sentence: str
 ) -> None:
     process = spawn(source, ready=False, **changes)
-    assert process.wait(10) == 2
+    assert process.wait(30) == 2
     assert sentence in process.log
     assert "Traceback" not in process.log
 

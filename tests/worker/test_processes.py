@@ -221,7 +221,7 @@ def test_workers_that_cannot_be_set_up_say_so_once_and_are_not_started_again(
     spawn: Callable[..., WorkerProcess], source: str, changes: dict[str, Any], sentence: str
 ) -> None:
     process = spawn(source, ready=False, worker_processes=3, **changes)
-    assert process.wait(10) == 2
+    assert process.wait(30) == 2
     assert process.log.count(sentence) == 1
     assert "Traceback" not in process.log
     assert "another takes its place" not in process.log
