@@ -15,6 +15,7 @@ from typing import Any
 from dtq_engine import submission, validate
 from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, connect
+from dtq_engine.decorator import Register, registration
 from dtq_engine.errors import ConfigurationError, DtqError
 from dtq_engine.handle import Handle
 from dtq_engine.hooks import FailureHook, SubmitHook, TaskHook, WorkerHook
@@ -23,7 +24,7 @@ from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.options import Duration, read_defaults
 from dtq_engine.registry import Handler, Registry, RetryCallback
 from dtq_engine.store import Store
-from dtq_engine.task import Register, Submitter, registration
+from dtq_engine.task import Submitter
 from dtq_engine.timetable import Timetable
 from dtq_engine.waiters import Waiters
 

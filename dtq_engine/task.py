@@ -2,9 +2,9 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Generic, ParamSpec, TypeVar
 
 from dtq_engine import ids
 from dtq_engine.config import Settings
@@ -14,14 +14,12 @@ from dtq_engine.model import NewTask
 from dtq_engine.options import Duration, Options, read_options, task_maker
 from dtq_engine.registry import Handler
 
-__all__ = ["Handle", "Register", "Submitter", "Task", "TaskContext"]
+__all__ = ["Handle", "Submitter", "Task", "TaskContext"]
 
 P = ParamSpec("P")
 C = ParamSpec("C")
-R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 O_co = TypeVar("O_co", covariant=True)
-Co = Coroutine[Any, Any, R]
 
 
 class Submitter(Generic[P, R_co]):
@@ -129,45 +127,3 @@ class Task(Submitter[P, R_co], Generic[P, R_co, C, O_co]):
     def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> O_co:
         """Call the function itself; no task is made."""
         return self._fn(*args, **kwargs)
-
-
-class _Wide:
-    """Stands for a first parameter typed `object` or `Any`, which would also take a TaskContext."""
-
-
-class Register(Protocol):
-    """What `Dtq.task` returns: the decorator. The order of the overloads matters to the type checkers."""
-
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[_Wide, P], Co[R]], /
-    ) -> Task[Concatenate[Any, P], R, Concatenate[Any, P], Co[R]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[_Wide, P], R], /
-    ) -> Task[Concatenate[Any, P], R, Concatenate[Any, P], R]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[TaskContext, P], Co[R]], /
-    ) -> Task[P, R, Concatenate[TaskContext, P], Co[R]]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[TaskContext, P], R], /
-    ) -> Task[P, R, Concatenate[TaskContext, P], R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, Co[R]], /) -> Task[P, R, P, Co[R]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R, P, R]: ...
-
-
-def registration(app: App, make: Callable[[Callable[..., Any]], Handler]) -> Register:
-    """The decorator for one use of `Dtq.task`; `make` builds the handler of the function it is applied to."""
-
-    def register(fn: Callable[..., Any], /) -> Task[..., Any, ..., Any]:
-        # Under a second name: the function, not the task that the first decorator made of it.
-        fn = fn.handler.fn if isinstance(fn, Task) else fn
-        handler = make(fn)
-        app.registry.add(handler)
-        return Task(app, handler, fn)
-
-    return cast(Register, register)

@@ -21,6 +21,10 @@ BIN = Path(sys.executable).parent
 @pytest.mark.timeout(180)
 def test_right_calls_are_accepted_and_wrong_ones_refused(command):
     checked = subprocess.run(
-        [*command, Path(__file__).with_name("calls.py")], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, *(Path(__file__).with_name(name) for name in ("calls.py", "handlers.py"))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr

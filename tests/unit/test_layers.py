@@ -16,8 +16,20 @@ LAYERS = (
     | {"logs", "masking", "strict"},
     {"addresses", "cluster", "links", "subscription", "connection", "scripts"},
     {"store"},
-    {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
-    | {"hooks", "isolation", "operator_shapes", "timetable"},
+    {
+        "arguments",
+        "context",
+        "decorator",
+        "engine",
+        "handle",
+        "options",
+        "registry",
+        "signature",
+        "submission",
+        "task",
+        "waiters",
+    }
+    | {"decorator", "hooks", "isolation", "operator_shapes", "timetable"},
     {"cli", "embedded", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
