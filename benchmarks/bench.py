@@ -47,7 +47,7 @@ def _run_all(server: EmbeddedValkey, runs: int, tasks: int) -> None:
     report("bare loop, batches of 50 (tasks/s)", runs, lambda: bare_loop(app.connection, tasks))
     for name, kind in (("async", noop_async.name), ("threads", noop_sync.name)):
         costs: list[tuple[float, float]] = []
-        with worker(server.url, concurrency=100) as process:
+        with worker(server.url, concurrency=200) as process:
             report(f"drain, {name} (tasks/s)", runs, partial(drain, kind, tasks, process.pid, costs))
             print_costs(costs)
     with worker(server.url, concurrency=10):

@@ -109,6 +109,10 @@ class Keys:
         """String: ms that tests moved the clock by; absent in production."""
         return f"{self.prefix}:clock:{{{queue}}}"
 
+    def depth(self, queue: str) -> str:
+        """String: at most how many tasks wait or run, for a second from when they were counted."""
+        return f"{self.prefix}:depth:{{{queue}}}"
+
     def scratch(self, queue: str) -> str:
         """Never exists: the key whose DEL opens a script."""
         return f"{self.prefix}:scratch:{{{queue}}}"

@@ -310,6 +310,9 @@ local function note_satellite(id, record, letter)
   end
 end
 
+-- For what lets a task in beside submit: the count that submit keeps for a second would be too low.
+local function forget_depth() redis.pcall('DEL', KEY.depth) end
+
 local function delete_task(id)
   local doomed = {TASK .. id}
   for letter in pairs(SATELLITE) do doomed[#doomed + 1] = satellite(letter, id) end

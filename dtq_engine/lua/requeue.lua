@@ -29,6 +29,7 @@ if record.i then redis.call('SET', idempotency_key(record.i), (print or '*') .. 
 redis.call('ZREM', index_key(record.s), id)
 if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
 redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'w', 'n', 'y')
+forget_depth()
 push(id, priority, 'P', number(record.P) + number(record.a), 'j', record.k or '', 'L', execution({f = record.f}))
 count(record.t or '_other', 'requeued')
 event('TASK_QUEUED', id, {t = record.t}, 'requeued')

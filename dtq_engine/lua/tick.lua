@@ -21,6 +21,7 @@ if tick ~= '0' then
   if bad then return bad end
   -- A tick comes again after the clock was put back by hours; its task may still be known.
   if redis.call('EXISTS', TASK .. task.id) == 0 then accept(task, now, 'periodic') end
+  forget_depth()  -- not before: a DEL would let a full server go on
   redis.call('HSET', key, 'last', tick, 'task', task.id)
 end
 redis.call('HSET', key, 'at', up_to)

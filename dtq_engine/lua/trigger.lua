@@ -14,6 +14,7 @@ local known, removed = unpack(redis.call('HMGET', key, 'digest', 'removed'))
 if not known then return 'missing' end
 if removed then return 'removed' end
 accept(task, now, 'periodic')
+forget_depth()  -- not before: a DEL would let a full server go on
 redis.call('HSET', key, 'last', whole(now), 'task', task.id)
 audit(now, 'trigger_periodic', name, actor, reason, request)
 finish(now)

@@ -192,7 +192,7 @@ def _place_mark(snapshot: Snapshot, name: str, contents: Any) -> None:
             snapshot.schedule_wakes = len(contents)
         case "queue:paused":
             snapshot.paused = True
-        case "queue" | "queues" | "stream:audit" | "pulse" | "clock":
+        case "queue" | "queues" | "stream:audit" | "pulse" | "clock" | "depth":
             pass
         case _:
             snapshot.strange.append(name)

@@ -71,6 +71,13 @@ def test_what_a_task_costs_in_commands_does_not_rise(hand, commands):
     assert [most >= calls for most, calls in zip((30, 40, 30), of_calls, strict=True)] == [True] * 3, of_calls
 
 
+def test_a_submit_counts_the_queue_once_a_second_at_most(hand, commands):
+    hand.submit("first")
+    commands()
+    hand.submit("second")
+    assert "xlen" not in commands()
+
+
 def test_many_tasks_go_five_hundred_a_script(store, hand, calls):
     hand.submit("first")
     calls()
