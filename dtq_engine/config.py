@@ -105,6 +105,10 @@ class Settings:
     drain_timeout_s: float = field(
         default=20, metadata=number("How long a worker that was told to stop waits for running tasks.", 0, _DAY)
     )
+    process_start_timeout_s: float = field(
+        default=60,
+        metadata=number("How long a process that a task asked for may take to start: to import the app.", 0.1, _DAY),
+    )
     alive_file: str | None = field(
         default=None,
         metadata=text(

@@ -28,13 +28,13 @@ import msgspec
 from dtq_engine import logs
 from dtq_engine.codec import describe_error
 from dtq_engine.engine import Dtq, load_app
-from dtq_engine.errors import ConfigurationError, InvalidHandler
+from dtq_engine.errors import ConfigurationError
 from dtq_engine.model import Block, Claim, Outcome, Raised, Release
 from dtq_engine.worker.execution import Cause
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.messages import Begun, Ended, Interrupt, Job, Leave, Ready, Stopping, ToChild, Unfit, Welcome
-from dtq_engine.worker.spawn import kib
+from dtq_engine.worker.spawn import ASKED, kib
 from dtq_engine.worker.wire import Wire
 
 log = logging.getLogger("dtq.worker")
@@ -56,6 +56,8 @@ def main(end: int, leash: int, greeting: bytes) -> None:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if sys.stderr is not None:
         faulthandler.enable()
+        # Until the app is imported, the worker asks by this signal where that hangs.
+        faulthandler.register(ASKED)
     logs.configure(welcome.settings, f"{welcome.label} pid {os.getpid()}".lstrip())
     volunteer()
     Child(Wire(socket.socket(fileno=end), ToChild), welcome).run()
@@ -111,10 +113,14 @@ class Child:
             self._wire.send(Unfit(str(error)))
             return
         self._executor = Executor(app.registry, self._inflight, self._welcome.settings.result_max_bytes)
+        faulthandler.unregister(ASKED)
         self._wire.send(Ready(rss_kib()))
         threading.Thread(target=self._listen, name="dtq-listen", daemon=True).start()
         while (job := self._jobs.get()) is not None:
-            outcome = self._outcome_of(job, app)
+            if app.registry.get(job.claim.type) is None:
+                self._wire.send(Unfit(f"importing {self._welcome.app} registers no task {job.claim.type} here."))
+                return
+            outcome = self._outcome_of(job)
             self._flush()
             self._wire.send(Ended.of(outcome, rss_kib()))
         self._runner.close()
@@ -131,12 +137,9 @@ class Child:
         app.configure(self._welcome.app_settings)
         return app
 
-    def _outcome_of(self, job: Job, app: Dtq) -> Outcome | None:
+    def _outcome_of(self, job: Job) -> Outcome | None:
         """How a job ended; None if it gave way to an interrupt."""
         claim = job.claim
-        if app.registry.get(claim.type) is None:
-            problem = f"importing {self._welcome.app} registers no task {claim.type} here: register it at import."
-            return Raised(describe_error(InvalidHandler(problem)))
         if job.stopping:
             self._executor.stopping.set()
         self._listen_to_signals()  # again, for the handler before may have chosen otherwise

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dtq_engine.errors import ConfigurationError
-from dtq_engine.model import Outcome
+from dtq_engine.model import Block, Outcome, Release
 from dtq_engine.worker import outcomes
 from dtq_engine.worker.execution import Cause, Execution
+from dtq_engine.worker.inflight import End
+from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.messages import Begun, Ended, FromChild, Ready, Unfit, Welcome
 from dtq_engine.worker.nursery import Nursery
 from dtq_engine.worker.offspring import Offspring
@@ -19,7 +21,7 @@ from dtq_engine.worker.spawn import Death
 
 log = logging.getLogger("dtq.worker")
 
-End = Callable[[Execution, Outcome, BaseException | None], None]
+Ending = Callable[[Execution, End, BaseException | None], None]
 
 AFTER_ERROR_S = 0.5
 STOP_S = 0.15
@@ -30,9 +32,12 @@ class Children:
 
     One thread owns them all; what other threads want of it is put into a queue. `end` hears of each execution's end,
     with the error where that was not judged in the process already.
+
+    An attempt begins when a process calls the handler: from there its time counts, and what goes wrong. Without a
+    process that does so, whatever the reason, the task is blocked: nobody can run it here, and it is looked at again.
     """
 
-    def __init__(self, make_welcome: Callable[[], Welcome], most: int, end: End) -> None:
+    def __init__(self, make_welcome: Callable[[], Welcome], most: int, end: Ending) -> None:
         self._make_welcome = make_welcome
         self._most = most
         self._end = end
@@ -79,7 +84,7 @@ class Children:
             if execution.cause is None:
                 self._waiting.append(execution)
             else:
-                self._end(execution, outcomes.gave_way(execution, execution.cause), None)
+                self._give_way(execution, execution.cause)
 
     def _interrupt(self, execution: Execution) -> None:
         assert execution.cause is not None
@@ -90,7 +95,11 @@ class Children:
         if execution in self._waiting:
             # Whatever is being started for it will be there for others.
             self._waiting.remove(execution)
-            self._end(execution, outcomes.gave_way(execution, execution.cause), None)
+            self._give_way(execution, execution.cause)
+
+    def _give_way(self, execution: Execution, cause: Cause) -> None:
+        back = cause is Cause.SHUTDOWN and execution.never_began
+        self._end(execution, Release() if back else outcomes.gave_way(execution, cause), None)
 
     def _announce_stop(self) -> None:
         self._stopping = True
@@ -131,16 +140,20 @@ class Children:
         try:
             child = Offspring(self._make_welcome())
         except OSError as error:
-            self._fail(error)
+            self._put_off(error)
             return False
         self._nursery.take_in(child)
         return True
 
-    def _fail(self, error: BaseException) -> None:
-        """No process could be made: that is the error of the task that has waited longest, which is tried again."""
+    def _put_off(self, error: BaseException) -> None:
+        """No process could be made: the task that has waited longest is blocked, and no attempt of it counts."""
         if self._waiting:
-            execution = self._waiting.popleft()
-            self._end(execution, outcomes.raised(execution, error), error)
+            self._block(self._waiting.popleft(), error)
+
+    def _block(self, execution: Execution, error: BaseException) -> None:
+        claim = execution.claim
+        log.error("%s is blocked, as no process for it could be started: %s", title(claim), error, extra=facts(claim))
+        self._end(execution, Block(f"process_not_started:{type(error).__name__}"), None)
 
     # What comes of it.
 
@@ -149,12 +162,23 @@ class Children:
             case Ready(rss_kib):
                 child.rest(rss_kib)
             case Begun():
-                child.begun = True
+                child.begin()
             case Ended():
                 self._ended(child, message)
             case Unfit(problem):
-                child.leaving = True
-                self._fail(ConfigurationError([problem]))
+                self._refused(child, ConfigurationError([problem]))
+
+    def _refused(self, child: Offspring, error: ConfigurationError) -> None:
+        child.leaving = True
+        execution, child.execution = child.execution, None
+        if execution is None:
+            self._put_off(error)
+            return
+        execution.begun = False
+        if execution.cause is not None:
+            self._give_way(execution, execution.cause)
+        else:
+            self._block(execution, error)
 
     def _ended(self, child: Offspring, message: Ended) -> None:
         execution = child.execution
@@ -173,17 +197,21 @@ class Children:
         elif not child.leaving and child.ready:
             log.warning("process %d, which ran no task, %s", child.process.pid, death)
         elif not child.leaving:
-            self._fail(child.died(death))
+            self._put_off(child.not_started(death))
 
     def _orphaned(self, execution: Execution, child: Offspring, death: Death) -> None:
+        if not child.begun:
+            execution.begun = False
         if execution.cause is not None:
-            self._end(execution, outcomes.gave_way(execution, execution.cause), None)
-        elif not child.begun and child.tasks:
-            # It died while it was idle, or at once after: no attempt of this task.
-            self._waiting.appendleft(execution)
-        else:
+            self._give_way(execution, execution.cause)
+        elif child.begun:
             error = child.died(death)
             self._end(execution, outcomes.raised(execution, error), error)
+        elif child.tasks:
+            # It died while it was idle, or at once after: there may be another.
+            self._waiting.appendleft(execution)
+        else:
+            self._block(execution, child.not_started(death))
 
 
 def _outcome(execution: Execution, message: Ended) -> Outcome:

@@ -1,6 +1,7 @@
 """One claimed task on its way through this worker."""
 
 import asyncio
+import math
 import threading
 import time
 from enum import Enum
@@ -10,6 +11,9 @@ from dtq_engine.model import Claim
 from dtq_engine.registry import Handler
 
 Key = tuple[str, str]
+
+# A process is killed within two seconds of its deadline; for so long its task must not start elsewhere.
+UNWIND_S = 5.0
 
 
 class Cause(Enum):
@@ -26,6 +30,9 @@ class Execution:
 
     `context` is there if the handler takes it, or if it is `hooked`: hooks run around it, which want one.
 
+    The deadline counts from here; of a handler that runs in a process, from when it is called there (`start_clock`):
+    until then it has none, and what starts the process has a limit of its own.
+
     `cause` is the first reason it was asked to stop for, `overdue_since` the monotonic time at which a
     handler that cannot be stopped passed its deadline.
     """
@@ -39,7 +46,7 @@ class Execution:
         self.handler = handler
         self.key: Key = (claim.task_id, claim.token)
         self.started = now
-        self.deadline = now + claim.timeout_ms / 1000
+        self.deadline = now + claim.timeout_ms / 1000 if handler.isolation is None else math.inf
         self.context: TaskContext | None = None
         if handler.takes_context or hooked:
             self.context = TaskContext(claim=claim, cancelled=threading.Event(), stopping=stopping)
@@ -61,10 +68,24 @@ class Execution:
             self.context.cancel()
         return True
 
+    def start_clock(self) -> None:
+        """Its handler is called only now, in a process that had to be started first."""
+        self.deadline = time.monotonic() + self.claim.timeout_ms / 1000
+
+    def outlasts_its_record(self, now: float) -> bool:
+        """Whether it is to be kept although the deadline in its record, which counts from the claim, may be over.
+
+        So is a thread that has not returned, and a handler whose clock has started later, until that has run out.
+        """
+        if self.overdue_since is not None:
+            return True
+        recorded = self.started + self.claim.timeout_ms / 1000
+        return self.deadline > recorded and recorded <= now < self.deadline + UNWIND_S
+
     @property
     def never_began(self) -> bool:
-        """Whether it is an async one that the event loop has not come to."""
-        return self.handler.is_async and self.handler.isolation is None and not self.begun
+        """Whether it is an async one that the event loop has not come to, or one that no process was given."""
+        return not self.begun and (self.handler.is_async or self.handler.isolation is not None)
 
     def elapsed_ms(self) -> int:
         """How long it has run."""

@@ -8,18 +8,18 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dtq_engine.model import AttemptError, Block, Claim, Outcome, Raised, Release, TimedOut
+from dtq_engine.model import AttemptError, Block, Claim, Raised, Release, TimedOut
 from dtq_engine.registry import Registry
 from dtq_engine.worker import callbacks, outcomes
 from dtq_engine.worker.calls import Calls
 from dtq_engine.worker.event_loop import EventLoop
 from dtq_engine.worker.execution import Cause, Execution, Key
-from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.inflight import End, InFlight
 from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.pool import Pool
 
 if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
-    from dtq_engine.worker.children import Children, End
+    from dtq_engine.worker.children import Children, Ending
 
 
 log = logging.getLogger("dtq.worker")
@@ -37,7 +37,7 @@ class Executor:
         registry: Registry,
         inflight: InFlight,
         max_result_bytes: int,
-        make_children: "Callable[[End], Children] | None" = None,
+        make_children: "Callable[[Ending], Children] | None" = None,
     ) -> None:
         self.stopping = threading.Event()
         self.event_loop = EventLoop()
@@ -178,7 +178,10 @@ class Executor:
         else:
             self._end(execution, outcomes.gave_way(execution, cause))
 
-    def _end(self, execution: Execution, outcome: Outcome, error: BaseException | None = None) -> None:
+    def _end(self, execution: Execution, outcome: End, error: BaseException | None = None) -> None:
+        if isinstance(outcome, Block | Release):
+            self._inflight.settle(execution, outcome)
+            return
         outcome = outcomes.verdict(execution, outcome)
         raised = error if self._registry.hooks.failure and isinstance(outcome, outcomes.OF_EXCEPTIONS) else None
         if isinstance(outcome, TimedOut):

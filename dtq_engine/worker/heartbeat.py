@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from dtq_engine.errors import DtqError, RedisUnavailable
@@ -74,7 +75,8 @@ class Heartbeat(Loop):
                 log.error("cannot renew leases of the queue %s, priority %d: %s", queue, priority, error)
 
     def _renew(self, executions: Sequence[Execution]) -> None:
-        overdue = {each.key for each in executions if each.overdue_since is not None}
+        now = time.monotonic()
+        overdue = {each.key for each in executions if each.outlasts_its_record(now)}
         renewal = self._store.leases.renew([each.claim for each in executions], overdue=overdue)
         for key in renewal.cancel:
             self._interrupt(key, Cause.CANCEL)

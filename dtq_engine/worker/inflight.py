@@ -7,7 +7,8 @@ from queue import SimpleQueue
 from dtq_engine.model import Block, Claim, Outcome, Raised, Release
 from dtq_engine.worker.execution import Execution, Key
 
-Ended = tuple[Claim, Outcome | Block | Release]
+End = Outcome | Block | Release
+Ended = tuple[Claim, End]
 
 
 class InFlight:
@@ -44,12 +45,12 @@ class InFlight:
         # dict.pop is atomic, and this runs for every task: a lock here would cost more than all the rest.
         return self._running.pop(execution.key, None) is not None
 
-    def settle(self, execution: Execution, outcome: Outcome | Release, raised: BaseException | None = None) -> None:
+    def settle(self, execution: Execution, outcome: End, raised: BaseException | None = None) -> None:
         """End an execution here, only if it has not ended; the finalizer carries the outcome to Redis."""
         if self.remove(execution):
             self.end(execution, outcome, raised)
 
-    def end(self, execution: Execution, outcome: Outcome | Release, raised: BaseException | None = None) -> None:
+    def end(self, execution: Execution, outcome: End, raised: BaseException | None = None) -> None:
         """End an execution that was removed; `raised` is for those who are told once Redis has recorded it."""
         if raised is not None:
             self.raised[execution.key] = raised

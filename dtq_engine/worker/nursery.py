@@ -91,8 +91,7 @@ class Nursery:
                 child.leave()
             overdue = child.kill_at <= now
             if overdue:
-                child.process.kill()
-                child.kill_at = now + DYING_S
+                child.kill_overdue(DYING_S)
             # Death is looked for too: something that a handler has forked may hold the socket open.
             if (child.deaf or everywhere or overdue) and (death := child.process.ended()) is not None:
                 self._bury(child, death)

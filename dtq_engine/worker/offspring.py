@@ -13,7 +13,8 @@ from dtq_engine.worker.execution import Cause, Execution
 from dtq_engine.worker.messages import FromChild, Interrupt, Job, Leave, Stopping, Welcome
 from dtq_engine.worker.spawn import Death, Spawned
 
-START_S = 60.0
+# A process that waits for a task takes it at once, unless it is stopped.
+TAKE_S = 10.0
 LEAVE_S = 5.0
 # From being told to being cancelled, for a handler that looks at `ctx.cancelled`; from there to being killed.
 NOTICE_S = 1.0
@@ -32,7 +33,9 @@ class Offspring:
     def __init__(self, welcome: Welcome) -> None:
         self.process: Spawned[FromChild] = Spawned("child", welcome, FromChild, leashed=True)
         self.execution: Execution | None = None
-        self.kill_at = time.monotonic() + START_S
+        self._start_s = welcome.settings.process_start_timeout_s
+        self._app = welcome.app
+        self.kill_at = time.monotonic() + self._start_s
         self.idle_since = math.inf
         self.tasks = 0
         self.rss_kib = 0
@@ -41,6 +44,7 @@ class Offspring:
         self.interrupted = False
         self.leaving = False
         self.deaf = False
+        self.too_slow = False
         self._oom_kills = oom_kills()
 
     @property
@@ -59,9 +63,20 @@ class Offspring:
 
     def give(self, execution: Execution, *, stopping: bool) -> None:
         """Have it run this."""
-        self.execution, self.begun = execution, False
+        self.execution, self.begun, execution.begun = execution, False, True
+        self.kill_at = time.monotonic() + TAKE_S
         self._oom_kills = oom_kills()
-        self._send(Job(replace(execution.claim, token="", entry=""), stopping))
+        claim = execution.claim
+        deadline_ms = claim.deadline_ms + execution.elapsed_ms()
+        self._send(Job(replace(claim, token="", entry="", deadline_ms=deadline_ms), stopping))
+
+    def begin(self) -> None:
+        """It calls the handler: from now on that has its time."""
+        self.begun = True
+        if not self.interrupted:
+            self.kill_at = math.inf
+        if self.execution is not None:
+            self.execution.start_clock()
 
     def interrupt(self, cause: Cause) -> None:
         """End the handler in it, and with that it: gently at first, unless it was told before."""
@@ -81,6 +96,27 @@ class Offspring:
         self.leaving = True
         self.kill_at = time.monotonic() + LEAVE_S
         self._send(Leave())
+
+    def kill_overdue(self, again_s: float) -> None:
+        """Kill it, for its present step takes too long; one that starts shows first where it hangs.
+
+        Looked at again after so many seconds.
+        """
+        if self.ready or self.too_slow:
+            self.process.kill()
+        else:
+            self.process.ask()
+        self.too_slow = True
+        self.kill_at = time.monotonic() + again_s
+
+    def not_started(self, death: Death) -> Exception:
+        """What is said when it never came to a handler."""
+        if self.too_slow and not self.ready:
+            return TimeoutError(
+                f"importing {self._app} had not ended after {self._start_s:g} s, and the process was killed: let the "
+                f"import do less, or set DTQ_PROCESS_START_TIMEOUT_S."
+            )
+        return self.died(death)
 
     def died(self, death: Death) -> ProcessDied:
         """What is said of its death to whoever waited for it."""

@@ -30,7 +30,7 @@ from dtq_engine.worker.server import look
 from dtq_engine.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:  # only a worker with tasks that run in processes imports it
-    from dtq_engine.worker.children import Children, End
+    from dtq_engine.worker.children import Children, Ending
 
 REAP_MOST_S = 5.0
 POLL_LIVES_S = 15.0
@@ -51,7 +51,7 @@ class Parts:
         settings: Settings,
         describe: Callable[[], WorkerInfo],
         give_up: Callable[[str], None],
-        make_children: "Callable[[End], Children]",
+        make_children: "Callable[[Ending], Children]",
         show_life: Callable[[], None],
     ) -> None:
         self._settings = settings

@@ -20,6 +20,8 @@ BOOT = Path(__file__).with_name("boot.py")
 # The other side reads as long as it lives; one that does not for so long is stopped or stuck.
 SEND_S = 2.0
 UNKNOWN = -1
+# To a process that takes too long to start: it shows where it is.
+ASKED = signal.SIGUSR2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,12 @@ class Spawned(Generic[T]):
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def ask(self) -> None:
+        """Have it show on stderr where it is, if it has come far enough for that; else this ends it."""
+        if self._death is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, ASKED)
 
     def kill(self) -> None:
         """End it, and with a leash all processes in its group."""

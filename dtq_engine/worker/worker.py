@@ -26,7 +26,7 @@ from dtq_engine.worker.server import ServerFacts, look
 from dtq_engine.worker.signals import Signals
 
 if TYPE_CHECKING:
-    from dtq_engine.worker.children import Children, End
+    from dtq_engine.worker.children import Children, Ending
 
 log = logging.getLogger("dtq.worker")
 
@@ -198,7 +198,7 @@ class Worker:
         self._code = EXIT_STUCK
         self.stop()
 
-    def _make_children(self, end: "End") -> "Children":
+    def _make_children(self, end: "Ending") -> "Children":
         # Imported for those only that have tasks which run in processes.
         from dtq_engine.worker import origin
         from dtq_engine.worker.children import Children

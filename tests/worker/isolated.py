@@ -68,6 +68,12 @@ def context(ctx: TaskContext, text: str) -> dict[str, Any]:
     }
 
 
+@app.task("when-due", process=True)
+def when_due(ctx: TaskContext) -> float:
+    """How many seconds are left."""
+    return ctx.deadline.timestamp() - time.time()
+
+
 @app.task("thread")
 def thread() -> bool:
     return "dtq_engine.worker.children" in sys.modules

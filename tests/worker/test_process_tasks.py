@@ -99,6 +99,8 @@ def test_a_handler_finds_in_its_context_what_it_would_find_in_a_thread(app: Dtq,
     found = handle.result(timeout=COLD_S)
     task = app.store.inspect.get(handle.id)
     assert task.deadline_ms is not None
+    # The record's counts from the claim, the handler's from its call.
+    assert task.deadline_ms / 1000 < found.pop("deadline") < task.deadline_ms / 1000 + COLD_S
     assert found == {
         "task_id": handle.id,
         "queue": "default",
@@ -108,7 +110,6 @@ def test_a_handler_finds_in_its_context_what_it_would_find_in_a_thread(app: Dtq,
         "fence": task.fence,
         "headers": {"trace": "t1"},
         "worker_id": worker.id,
-        "deadline": task.deadline_ms / 1000,
         "cancelled": False,
         "stopping": False,
         "text": "ä\n",
@@ -297,27 +298,117 @@ def test_a_process_that_dies_while_it_is_idle_costs_no_attempt(app: Dtq, start: 
     assert (second != first, attempt, ended(handle).errors) == (True, 1, ())
 
 
+# Starting: an attempt begins when the handler is called.
+
+
+WORKING = "from tests.worker.isolated import app"
+SLOW = f"import time; time.sleep(3.5)\n{WORKING}"
+
+
 @pytest.mark.drains
-def test_an_app_that_can_no_longer_be_imported_fails_tasks_with_the_reason(
+def test_the_time_that_a_process_takes_to_start_is_not_the_handlers(
     app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
 ) -> None:
-    spawn("from tests.worker.isolated import app")
-    (tmp_path / "jobs.py").write_text("raise RuntimeError('broken since')")
-    handle = isolated.pid.options(max_attempts=2).submit()
+    spawn(WORKING)
+    # Longer than timeout and lease together: what started late keeps its lease all the same.
+    (tmp_path / "jobs.py").write_text(SLOW)
+    handle = isolated.when_due.options(timeout=0.5, max_attempts=1).submit()
+    assert 0 < handle.result(timeout=COLD_S) <= 0.5
+    task = ended(handle)
+    assert (task.attempt, task.lease_expiries, task.errors) == (1, 0, ())
+
+
+@pytest.mark.drains
+def test_a_handler_that_began_late_has_its_whole_time_and_no_more(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
+) -> None:
+    process = spawn(WORKING)
+    (tmp_path / "jobs.py").write_text(SLOW)
+    handle = isolated.sleepy.options(timeout=3, max_attempts=1).submit(str(tmp_path / "notes"), 60)
+    first_line(tmp_path / "notes")
+    began = time.monotonic()
     task = ended(handle, COLD_S)
-    assert [error.type for error in task.errors] == ["ConfigurationError"] * 2
-    assert "broken since" in task.errors[0].message
+    assert 2.5 < time.monotonic() - began < 3 + offspring.GRACE_S + 0.5
+    assert (task.status, task.lease_expiries, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, 0, "TimedOut")
+    assert lines(tmp_path / "notes")[1:] == ["cleaned"]
+    assert "lost its lease" not in process.log
 
 
 @pytest.mark.drains
-def test_an_app_whose_import_ends_the_process_fails_tasks_with_its_death(
+@pytest.mark.parametrize(
+    ("source", "kind", "sentence"),
+    [
+        ("raise RuntimeError('broken since')", "ConfigurationError", "broken since"),
+        ("import os; os._exit(9)", "ProcessDied", "ended with exit code 9 before it came to the handler"),
+        ("import time; time.sleep(60)", "TimeoutError", "importing jobs:app had not ended after 2 s"),
+        ("from dtq_engine import Dtq; app = Dtq()", "ConfigurationError", "importing jobs:app registers no task pid"),
+    ],
+)
+def test_a_task_whose_process_cannot_be_started_is_blocked_until_it_can_and_loses_no_attempt(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path, source: str, kind: str, sentence: str
+) -> None:
+    process = spawn(WORKING, process_start_timeout_s=2)
+    (tmp_path / "jobs.py").write_text(source)
+    handle = isolated.pid.options(max_attempts=1).submit()
+    wait_until(lambda: handle.info().reason == f"process_not_started:{kind}", COLD_S)
+    assert "(attempt 1) is blocked, as no process for it could be started: " in process.log
+    assert sentence in process.log
+    (tmp_path / "jobs.py").write_text(WORKING)
+    assert handle.result(timeout=COLD_S) in process.children
+    assert (ended(handle).attempt, ended(handle).errors) == (1, ())
+
+
+@pytest.mark.drains
+def test_an_import_that_hangs_shows_where(app: Dtq, spawn: Spawn, tmp_path: Path) -> None:
+    process = spawn(WORKING, process_start_timeout_s=2)
+    (tmp_path / "jobs.py").write_text("import time\n\ntime.sleep(60)")
+    handle = isolated.pid.submit()
+    wait_until(lambda: handle.info().reason, COLD_S)
+    handle.cancel()
+    assert f'File "{tmp_path}/jobs.py", line 3 in <module>' in process.log
+
+
+@pytest.mark.drains
+def test_a_task_that_waits_for_its_process_as_the_worker_leaves_is_given_back_though_it_has_one_attempt(
+    app: Dtq, spawn: Spawn, tmp_path: Path
+) -> None:
+    process = spawn(WORKING, drain_timeout_s=0.5)
+    (tmp_path / "jobs.py").write_text(f"open('importing', 'w').close(); {SLOW}")
+    handle = isolated.pid.options(max_attempts=1).submit()
+    wait_until((tmp_path / "importing").exists, COLD_S)
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    task = app.store.inspect.get(handle.id)
+    assert (task.status, task.attempt, task.errors) == (TaskStatus.QUEUED, 0, ())
+    handle.cancel()
+
+
+@pytest.mark.drains
+def test_a_cancel_while_the_process_starts_ends_the_task_at_once(
     app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
 ) -> None:
-    spawn("from tests.worker.isolated import app")
-    (tmp_path / "jobs.py").write_text("import os; os._exit(9)")
-    task = ended(isolated.pid.options(max_attempts=2).submit(), COLD_S)
-    assert [error.type for error in task.errors] == ["ProcessDied"] * 2
-    assert "ended with exit code 9 before it came to the handler" in task.errors[0].message
+    process = spawn(WORKING)
+    (tmp_path / "jobs.py").write_text(f"open('importing', 'w').close(); {SLOW}")
+    handle = isolated.pid.submit()
+    wait_until((tmp_path / "importing").exists, COLD_S)
+    (child,) = process.children
+    handle.cancel()
+    assert ended(handle, 1).status is TaskStatus.CANCELLED
+    # What was started for it is there for others.
+    assert isolated.pid.submit().result(timeout=COLD_S) == child
+
+
+@pytest.mark.drains
+def test_a_process_that_dies_before_it_calls_the_handler_costs_no_attempt_not_even_the_only_one(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offspring, "TAKE_S", 0.5)
+    start(worker_concurrency=1)
+    first = isolated.pid.submit().result(timeout=COLD_S)
+    os.kill(first, signal.SIGSTOP)
+    handle = isolated.pid.options(max_attempts=1, timeout=60).submit()
+    second = handle.result(timeout=COLD_S)
+    assert (second != first, ended(handle).attempt, is_alive(first)) == (True, 1, False)
 
 
 # Being ended.
@@ -404,17 +495,6 @@ def test_a_handler_that_looks_is_told_of_its_cancel_and_may_still_return(
     handle.cancel()
     task = ended(handle)
     assert (task.status, handle.result(timeout=1)) == (TaskStatus.SUCCEEDED, "cancelled")
-
-
-@pytest.mark.drains
-def test_a_timeout_that_is_shorter_than_a_start_leaves_a_warm_process_for_the_next_attempt(
-    app: Dtq, start: Start, ended: Ended, living: Living
-) -> None:
-    handle = isolated.pid.options(timeout=0.05, max_attempts=100).submit()
-    start(worker_concurrency=1)
-    assert handle.result(timeout=COLD_S)
-    assert {error.type for error in ended(handle).errors} == {"TimedOut"}
-    assert len(living()) == 1
 
 
 def test_a_stranger_that_signals_every_process_does_not_stop_a_handler(app: Dtq, start: Start, tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""How long an execution may be kept: by its record's deadline, or by a clock that started later."""
+
+import threading
+import time
+
+import pytest
+
+from dtq_engine.isolation import Isolation
+from dtq_engine.model import Claim, RetryPolicy
+from dtq_engine.registry import Handler
+from dtq_engine.worker.execution import UNWIND_S, Execution
+
+
+def work() -> None: ...
+
+
+def execution(*, isolated: bool, claimed_s_ago: float) -> Execution:
+    """One with a timeout of 10 s."""
+    claim = Claim("t1", "default", "work", b"{}", "", "1-0", 5, 1, 1, "w1", 0, 0, 10_000, 10_000, 30_000, RetryPolicy())
+    handler = Handler("work", work, isolation=Isolation(max_tasks=1, max_rss_kib=None) if isolated else None)
+    return Execution(claim, handler, time.monotonic() - claimed_s_ago, threading.Event())
+
+
+@pytest.mark.parametrize(("after_s", "is_kept"), [(5, False), (11, True), (300, True)])
+def test_while_its_process_starts_it_has_no_deadline_and_is_kept(after_s: float, is_kept: bool) -> None:
+    waiting = execution(isolated=True, claimed_s_ago=after_s)
+    assert waiting.deadline > time.monotonic() + 1e9
+    assert waiting.outlasts_its_record(time.monotonic()) is is_kept
+
+
+def test_once_called_it_has_its_time_from_there_and_is_kept_until_it_must_be_dead() -> None:
+    called = execution(isolated=True, claimed_s_ago=60)
+    called.start_clock()
+    assert time.monotonic() + 9 < called.deadline < time.monotonic() + 11
+    assert called.outlasts_its_record(time.monotonic())
+    assert called.outlasts_its_record(called.deadline + UNWIND_S - 0.1)
+    assert not called.outlasts_its_record(called.deadline + UNWIND_S)
+
+
+@pytest.mark.parametrize("after_s", [5, 11, 300])
+def test_what_runs_in_the_worker_itself_goes_by_its_record_unless_a_thread_has_not_returned(after_s: float) -> None:
+    running = execution(isolated=False, claimed_s_ago=after_s)
+    assert not running.outlasts_its_record(time.monotonic())
+    running.overdue_since = time.monotonic()
+    assert running.outlasts_its_record(time.monotonic())
