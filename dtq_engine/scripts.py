@@ -1,7 +1,7 @@
 """The Lua scripts: read from the package, sent by their digest, sent whole when the server lacks them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -10,6 +10,7 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from dtq_engine.connection import Connection, Patience
+from dtq_engine.linker import link
 
 STANDALONE = frozenset({"lock", "unlock", "beat", "enlist", "publish"})
 ACCEPTING = frozenset({"submit", "tick", "trigger"})
@@ -32,9 +33,19 @@ def parts(name: str) -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Script:
-    """The script `name`, with the shared libraries in front unless it stands alone."""
-    folder = files("dtq_engine") / "lua"
-    source = "".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts(name))
+    """The script `name`, with what it uses of the shared libraries in front unless it stands alone."""
+    return put_together(name, read)
+
+
+def read(part: str) -> str:
+    """The text of one file."""
+    return (files("dtq_engine") / "lua" / f"{part}.lua").read_text(encoding="utf-8")
+
+
+def put_together(name: str, read: Callable[[str], str]) -> Script:
+    """The script `name`, made from its parts as `read` gives them."""
+    first, *others = map(read, parts(name))
+    source = link(first, "".join(others)) if others else first
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

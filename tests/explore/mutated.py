@@ -1,10 +1,8 @@
 """Scripts with one of them broken. As a pytest plugin (`-p tests.explore.mutated`): the one that MUTANT names."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 
 from dtq_engine import scripts
 from tests.explore.mutations import MUTATIONS, Mutation
@@ -12,7 +10,7 @@ from tests.explore.mutations import MUTATIONS, Mutation
 
 def source_of(mutation: Mutation) -> str | None:
     """The broken text of the file; None when the mutation does not fit it."""
-    text = _read(mutation.script)
+    text = scripts.read(mutation.script)
     return text.replace(mutation.find, mutation.replace) if text.count(mutation.find) == 1 else None
 
 
@@ -22,15 +20,11 @@ def with_source(mutation: Mutation) -> Callable[[str], scripts.Script]:
 
     @cache
     def load(name: str) -> scripts.Script:
-        parts = scripts.parts(name)
-        source = "".join(broken if part == mutation.script and broken else _read(part) for part in parts)
-        return scripts.Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+        return scripts.put_together(
+            name, lambda part: broken if part == mutation.script and broken else scripts.read(part)
+        )
 
     return load
-
-
-def _read(name: str) -> str:
-    return (files("dtq_engine") / "lua" / f"{name}.lua").read_text(encoding="utf-8")
 
 
 def pytest_configure() -> None:

@@ -14,7 +14,7 @@ LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
     | {"logs", "masking", "strict"},
-    {"addresses", "cluster", "links", "subscription", "connection", "scripts"},
+    {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {
         "arguments",
