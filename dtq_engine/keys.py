@@ -97,6 +97,10 @@ class Keys:
         """Hash: one periodic task; `lua/define.lua` lists its fields."""
         return f"{self.periodic(queue)}:{name}"
 
+    def outbox(self, queue: str) -> str:
+        """Stream: what children in other queues have yet to be told, and parents there have yet to be asked."""
+        return f"{self.prefix}:outbox:{{{queue}}}"
+
     def request(self, queue: str, verb: str, target: str, request: str) -> str:
         """String: the answer to an operator's request about a task or queue, for when it is sent again."""
         return f"{self.prefix}:request:{{{queue}}}:{verb}:{target}:{request}"
@@ -139,6 +143,14 @@ class Keys:
         """String: a result of over 64 bytes."""
         return f"{self.prefix}:result:{{{queue}}}:{task_id}"
 
+    def children(self, queue: str, task_id: str) -> str:
+        """Sorted set: the tasks that wait for this one, as `queue id`, in the order in which they were linked."""
+        return f"{self.prefix}:children:{{{queue}}}:{task_id}"
+
+    def awaits(self, queue: str, task_id: str) -> str:
+        """Hash: by parent, as `queue id`, what became of it, and its result; `lua/_links.lua` says how."""
+        return f"{self.prefix}:awaits:{{{queue}}}:{task_id}"
+
     def satellites(self, queue: str, task_id: str) -> tuple[str, ...]:
         """All the side keys a task can have; they live and go with its record."""
         return (
@@ -146,6 +158,8 @@ class Keys:
             self.headers(queue, task_id),
             self.errors(queue, task_id),
             self.result(queue, task_id),
+            self.children(queue, task_id),
+            self.awaits(queue, task_id),
         )
 
     def idempotency(self, queue: str, key: str) -> str:

@@ -49,12 +49,12 @@ TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     ),
     TaskStatus.RUNNING: FINAL - {TaskStatus.EXPIRED} | {TaskStatus.QUEUED, TaskStatus.RETRYING, TaskStatus.BLOCKED},
     TaskStatus.RETRYING: frozenset({TaskStatus.QUEUED, TaskStatus.CANCELLED}),
-    TaskStatus.BLOCKED: frozenset({TaskStatus.QUEUED, TaskStatus.CANCELLED, TaskStatus.EXPIRED}),
+    TaskStatus.BLOCKED: frozenset({TaskStatus.QUEUED, TaskStatus.PENDING, TaskStatus.CANCELLED, TaskStatus.EXPIRED}),
     TaskStatus.SUCCEEDED: frozenset(),
     TaskStatus.FAILED: frozenset({TaskStatus.QUEUED}),
     TaskStatus.DEAD_LETTERED: frozenset({TaskStatus.QUEUED}),
-    TaskStatus.CANCELLED: frozenset({TaskStatus.QUEUED}),
-    TaskStatus.EXPIRED: frozenset({TaskStatus.QUEUED}),
+    TaskStatus.CANCELLED: frozenset({TaskStatus.QUEUED, TaskStatus.BLOCKED}),
+    TaskStatus.EXPIRED: frozenset({TaskStatus.QUEUED, TaskStatus.BLOCKED}),
 }
 """Every change of status that the scripts may make; from a final status only requeue leads out."""
 
@@ -72,6 +72,27 @@ class RetryPolicy:
     jitter: float = 0.2
 
 
+class Takes(StrEnum):
+    """What of its parents' results a task gets as its first argument; all of them are in `ctx.inputs` anyway."""
+
+    NOTHING = "nothing"
+    ONE = "one"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A task that another one waits for. `run_anyway`: the other one runs even if this one fails for good.
+
+    `comes_along`: it is submitted together with the other one, and perhaps after it.
+    """
+
+    id: str
+    queue: str
+    run_anyway: bool = False
+    comes_along: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
     """A task to be accepted. `payload` is a JSON object in UTF-8; `validate.check` says what is allowed.
@@ -79,6 +100,9 @@ class NewTask:
     `run_at_ms` (absolute) wins over `delay_ms` (from now, by Redis' clock). `expires_in_ms` bounds the
     wait for the first start. `headers` is a JSON object of strings, such as a trace context. `restartable`
     says whether a task with a single attempt may be given back by a worker that shuts down.
+
+    It waits until the parents in `after` have succeeded. `children` (queue, id) were or are submitted with it and wait
+    for it; of those `in_flow` in one call all are accepted, or none. `workflow.batches` sets these two.
     """
 
     id: str
@@ -95,6 +119,10 @@ class NewTask:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     keep_result: bool = True
     restartable: bool = False
+    after: tuple[Parent, ...] = ()
+    takes: Takes = Takes.NOTHING
+    children: tuple[tuple[str, str], ...] = ()
+    in_flow: bool = False
 
     def with_headers(self, headers: Mapping[str, str]) -> "NewTask":
         """The same task with these headers over those it has."""
@@ -110,13 +138,16 @@ class SubmitOutcome(StrEnum):
     MISMATCH = "mismatch"
     FULL = "full"
     DAMAGED = "damaged"
+    ORPHAN = "orphan"
+    WITHHELD = "withheld"
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The answer to one submitted task: the id to look for, and whether it is a new task.
 
-    `id` is the earlier task's for DUPLICATE and MISMATCH. `status` is the status found or given.
+    `id` is the earlier task's for DUPLICATE and MISMATCH, and the missing parent's for ORPHAN. `status` is the status
+    found or given.
     """
 
     id: str
@@ -144,6 +175,20 @@ class AttemptError:
     worker: str = ""
     started_ms: int = 0
     ended_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What became of a parent, as its child is told: `result` is JSON, None for `None` and for one that failed.
+
+    `status` None: it was gone. `reason` is why it failed, or `cut` of a result that was too large to be handed on.
+    """
+
+    task_id: str
+    queue: str
+    status: TaskStatus | None
+    result: bytes | None = None
+    reason: str | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -174,6 +219,8 @@ class Claim(msgspec.Struct, frozen=True):
     keep_result: bool = True
     restartable: bool = False
     cancel_requested: bool = False
+    inputs: tuple[Input, ...] = ()
+    takes: Takes = Takes.NOTHING
 
     @property
     def key(self) -> tuple[str, str]:
@@ -354,10 +401,14 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """How many due tasks were moved, and when the next one is due (None: nothing scheduled)."""
+    """How many due tasks were moved, and when the next one is due (None: nothing scheduled).
+
+    `outbox`: how many messages wait there for tasks in other queues.
+    """
 
     moved: int
     next_due_in_ms: int | None
+    outbox: int = 0
 
 
 class CancelOutcome(StrEnum):
@@ -399,6 +450,8 @@ class Task:
     errors: tuple[AttemptError, ...] = ()
     result: bytes | None = None
     result_size: int | None = None
+    is_linked: bool = False
+    """Whether it has parents or children."""
     version: int = RECORD_VERSION
 
     @property

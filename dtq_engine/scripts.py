@@ -28,7 +28,8 @@ def parts(name: str) -> tuple[str, ...]:
     """The files that the script `name` is put together from: its own behind those that it shares with others."""
     if name in STANDALONE:
         return (name,)
-    return ("_lib", "_accept", name) if name in ACCEPTING else ("_lib", name)
+    shared = ("_lib", "_links", "_accept") if name in ACCEPTING else ("_lib", "_links")
+    return (*shared, name)
 
 
 @cache

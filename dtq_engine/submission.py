@@ -109,6 +109,12 @@ def _judge(task: NewTask, receipt: Receipt, settings: Settings) -> Answer:
                 f"the record of task {task.id}, its idempotency key, or the place in queue {task.queue} where it would "
                 f"wait holds something else: see which with `dtq doctor`, and restore it or delete it."
             )
+        case SubmitOutcome.ORPHAN:
+            return InvalidTask(
+                "after",
+                f"task {task.id} cannot wait for task {receipt.id}, which is not there: check the id; finished ones "
+                f"are kept only for a time.",
+            )
         case SubmitOutcome.MISMATCH:
             return IdempotencyMismatch(
                 f"idempotency key {task.idempotency_key!r} was used for task {receipt.id} with another type or "

@@ -1,7 +1,8 @@
 -- _accept: how a task comes into a queue, for the scripts that let one in. It is put between _lib and each of them.
 --
 -- A task as they take it is id type payload priority limits n, and n pairs: record fields (i K Z) or
--- +delay ms, +at ms, +expires ms, +headers json, +print fingerprint of type and payload
+-- +delay ms, +at ms, +expires ms, +headers json, +print fingerprint of type and payload, and its links: +after, +takes,
+-- +children (links.tie reads them), +flow (it comes in with all others of the call that have this, or none does)
 
 -- The task at ARGV[at], with `due` unless that is at once, and where the next one begins.
 local function parse(at, now)
@@ -48,12 +49,18 @@ local function accept(task, now, detail)
   store_value(task, 'p', 'd', task.payload)
   if task['+headers'] then store_value(task, 'h', 'h', task['+headers']) end
   local more = {'t', task.type, 'r', task.p .. ' ' .. whole(now) .. ' ' .. task.limits, unpack(task.fields)}
-  if task.satellites then more[#more + 1], more[#more + 2] = 'S', (task.satellites.p and 'p' or '') .. (task.satellites.h and 'h' or '') end
+  local names = task.satellites and (task.satellites.p and 'p' or '') .. (task.satellites.h and 'h' or '') or ''
+  if task['+children'] then names = names .. 'c' end
+  if task['+after'] then names = names .. 'a' end
+  if names ~= '' then more[#more + 1], more[#more + 2] = 'S', names end
   if task['+expires'] then more[#more + 1], more[#more + 2] = 'z', whole(now + task['+expires']) end
-  if task.due then park(task.id, KEY.schedule, 'P', task.due, unpack(more)) else push(task.id, task.p, unpack(more)) end
+  if task['+after'] then links.wait(task.id, {z = task['+expires'] and whole(now + task['+expires'])}, unpack(more))
+  elseif task.due then park(task.id, KEY.schedule, 'P', task.due, unpack(more))
+  else push(task.id, task.p, unpack(more)) end
+  if task['+after'] or task['+children'] then set(task.id, 'A', links.tie(task)) end
   for letter, value in pairs(task.satellites or {}) do redis.call('SET', satellite(letter, task.id), value) end
   if task.i then redis.call('SET', idempotency_key(task.i), task['+print'] .. ' ' .. task.id .. ' L') end
   label(task.type, true)
   count(task.type, 'submitted')
-  event('TASK_QUEUED', task.id, {t = task.type}, detail or (task.due and 'delayed' or nil))
+  event('TASK_QUEUED', task.id, {t = task.type}, detail or (task['+after'] and 'waits_for_parents') or (task.due and 'delayed') or nil)
 end

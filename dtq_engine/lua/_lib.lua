@@ -9,17 +9,18 @@
 --   r what was asked for: priority, created_ms, most attempts, base ms, most ms, jitter in thousandths, timeout_ms
 --   L its execution, once there was one: token ('-': nobody holds it), attempt, fence, started_ms, lease_ms
 --   w worker      j token of the last recorded outcome                       O 'r': held by a reaper
---   v version, of newer ones     z expires_ms   i idempotency key            S satellite keys: p h e r
+--   v version, of newer ones     z expires_ms   i idempotency key            S satellite keys: p h e r c a
 --   x cancel asked                n restarts    y lease expiries
 --   F finished_ms R result up to 64 bytes       G true size of a cut result  K '0': do not keep the result
 --   E dead letter m reason       P previous attempts          W processes that wait for the end
 --   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
+--   A its links to parents and children; _links says how
 
 local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
 local SMALL = 64             -- a hash value over 64 bytes ends the compact encoding
 local FINAL = {S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
-local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result'}
+local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result', c = 'children', a = 'awaits'}
 
 -- The queue's keys by name, each built when it is first asked for: no call needs them all.
 local KEY = setmetatable({}, {__index = function(built, name)
@@ -119,7 +120,7 @@ local function number(value, otherwise)
 end
 local function entry_of(record) return string.match(record.e or '', '^%d+%-%d+$') or '0-0' end
 local function letter_of(record) return string.match(record.E or '', '^%d+%-%d+$') end
-local function satellites_of(record) return string.gmatch(record.S or '', '[pher]') end
+local function satellites_of(record) return string.gmatch(record.S or '', '[pherca]') end
 
 -- A count that is written with `..`: Lua prints numbers of over 14 digits as 1e+15, which nobody could read back.
 local function counted(value) return math.min(number(value), 99999999999999) end
@@ -237,7 +238,7 @@ end
 
 -- Wake-ups --------------------------------------------------------------------------------------------
 
-local wake, earliest = false, nil
+local wake, earliest, posted = false, nil, false
 
 local function push_token(key)
   local length = redis.pcall('LPUSH', key, '1')
@@ -252,6 +253,7 @@ local function finish(now)
   write_counters()
   if #lines > 0 then write_events(now) end
   if wake then wake_worker() end
+  if posted then return push_token(KEY['wake:schedule']) end
   if earliest then
     for state in pairs(SCHEDULES) do
       local head = redis.pcall('ZRANGE', schedule_of(state), 0, 0, 'WITHSCORES')
@@ -331,15 +333,17 @@ local function keep_error(id, record, now, json)
   note_satellite(id, record, 'e')
 end
 
--- What a worker needs to run a task, or a reaper to decide on it (the worker that was lost, too); store/records.py reads it.
-local function describe(id, record)
+-- What a worker needs to run a task, its parents' results with it, or a reaper to decide on it (the worker that was lost,
+-- too); store/records.py reads it.
+local function describe(id, record, inputs)
   local out = {id, record.t or '', record.r or '', record.e or '', record.L or '', record.d or text(satellite('p', id)) or ''}
   local headers = record.h or (record.S and string.find(record.S, 'h', 1, true) and text(satellite('h', id)))
-  if headers or record.n or record.y or record.K or record.Z or record.x then
+  if headers or inputs or record.n or record.y or record.K or record.Z or record.x then
     for _, value in ipairs({record.n or '0', record.y or '0', record.K or '', record.Z or '', record.x or '', headers or '',
       record.w or ''}) do
       out[#out + 1] = value
     end
+    out[#out + 1] = inputs
   end
   return out
 end
@@ -425,7 +429,8 @@ end
 
 -- The end ---------------------------------------------------------------------------------------------
 
-local ended = {}
+-- What ended, to be indexed; and of that what has children, to tell them how. _links has the rest of `links`.
+local ended, endings, links = {}, {}, {}
 
 local function expire(id, record, ttl)
   redis.call('PEXPIRE', TASK .. id, ttl)
@@ -447,6 +452,17 @@ end
 
 local SETTLED_EVENT = {S = 'TASK_SUCCEEDED', F = 'TASK_FAILED', D = 'TASK_DEAD_LETTERED', C = 'TASK_CANCELLED', E = 'TASK_EXPIRED'}
 
+-- Remember to tell the children of a task how it ended; `...` as settle has it. `news`: what finalize knows of its result.
+local function note_ending(id, record, state, ...)
+  local mine, news, fields = links.of(record), record.news or {}, {...}
+  if not mine then return end
+  mine.told = mine.told + 1
+  set(id, 'A', links.packed(mine))
+  local ending = {id = id, told = mine.told, state = news.is_cut and 'G' or state, result = news.result}
+  for i = 1, #fields, 2 do if fields[i] == 'm' then ending.reason = fields[i + 1] end end
+  endings[#endings + 1] = ending
+end
+
 -- settle: the only way to end a task. The caller has taken it out of streams and schedules; `...` are more
 -- fields for the record. What a requeue needs (payload, history, headers) stays with it.
 local function settle(id, record, state, now, detail, ...)
@@ -454,6 +470,7 @@ local function settle(id, record, state, now, detail, ...)
   expire(id, record, lifetime(state))
   if record.i then end_idempotency(id, record, state) end
   if record.W then tell_waiters(id, record, state) end
+  if record.A then note_ending(id, record, state, ...) end
   local members = ended[state] or {}
   ended[state], members[#members + 1] = members, whole(now)
   members[#members + 1] = id
@@ -478,8 +495,9 @@ local function die(id, record, now, reason, summary)
   settle(id, record, 'D', now, reason, 'm', reason)
 end
 
--- Index what this call ended, then trim about as much as it added.
+-- Index what this call ended, with what that ends among its children; then trim about as much as it added.
 local function flush_ended(now)
+  if #endings > 0 then links.tell(now) end
   for state, members in pairs(ended) do
     redis.call('ZADD', index_key(state), unpack(members))
     if state == 'D' then trim_dead_letters(now) else trim_finished(state, now, math.min(200, #members)) end
@@ -499,6 +517,29 @@ local function block(id, record, now, reason, grace_ms)
   local since, times = math.min(number(record.B, now), now), number(record.N)
   if now - since > grace_ms and not is_newer(record) then return die(id, record, now, reason, reason) end
   park(id, KEY.blocked, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
+end
+
+-- Whether a task's idempotency key is another's by now.
+local function is_robbed(id, record)
+  local holder = record.i and string.match(text(idempotency_key(record.i)) or '', '^%S+ (%S+)')
+  return holder and holder ~= id
+end
+
+-- A new life for a task that ended without success and was not robbed: same id, payload and history, attempts from 0.
+-- Returns the fields for push or park.
+local function begin_again(id, record)
+  redis.call('PERSIST', TASK .. id)
+  for letter in satellites_of(record) do redis.call('PERSIST', satellite(letter, id)) end
+  -- A key that has expired stands for it again; what it was given for is not known any more, so it matches everything.
+  local print = record.i and string.match(text(idempotency_key(record.i)) or '', '^(%S+) %S+')
+  if record.i then redis.call('SET', idempotency_key(record.i), (print or '*') .. ' ' .. id .. ' L') end
+  redis.call('ZREM', index_key(record.s), id)
+  if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
+  redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'w', 'n', 'y')
+  forget_depth()
+  count(record.t or '_other', 'requeued')
+  event('TASK_QUEUED', id, {t = record.t}, 'requeued')
+  return 'P', number(record.P) + number(record.a), 'j', record.k or '', 'L', execution({f = record.f})
 end
 
 -- Requests of operators: answered again when sent again, and audited where they act. -------------------

@@ -23,7 +23,7 @@ if earlier then
     local record = read(id)
     if record.s == 'R' and record.k == token then
       redis.pcall('XCLAIM', STREAM .. (band(record) or 5), 'workers', worker, 0, record.e, 'IDLE', 0, 'JUSTID')
-      reply[#reply + 1] = describe(id, record)
+      reply[#reply + 1] = describe(id, record, record.A and links.inputs(id, record))
     end
   end
   return reply
@@ -86,7 +86,7 @@ local function start(id, record, entry)
   count(record.t, 'started')
   observe(record.t, 'wait', real - string.match(entry, '^%d+'))
   event('TASK_STARTED', id, record)
-  reply[#reply + 1] = brief(id, record) or describe(id, record)
+  reply[#reply + 1] = brief(id, record) or describe(id, record, record.A and links.inputs(id, record))
 end
 
 -- Only to expire or block a task are more keys needed. With one of them damaged, such a delivery is left to a reaper's
@@ -102,11 +102,13 @@ local function take(priority, entry, id)
   if record.s == 'R' and record.e == entry then return end
   if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
   local why, is_others = obstacle(record)
+  local is_early = record.A and links.waits(record)
   local expires = tonumber(record.z)
-  if not why and not (expires and expires <= now and not record.b) then return start(id, record, entry) end
+  if not why and not is_early and not (expires and expires <= now and not record.b) then return start(id, record, entry) end
   if not is_sound() then return end
   ack(priority, entry)
   flush_acks()
+  if is_early then return links.wait(id, record) end
   if is_others then park(id, KEY.blocked, 'B', now + 1000, 'm', why)
   elseif why then block(id, record, now, why, grace_ms)
   else settle(id, record, 'E', now) end

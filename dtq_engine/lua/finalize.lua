@@ -43,6 +43,8 @@ local apply = {}
 
 function apply.S(id, record, size, word, body)
   local late = record.x and 'cancel_came_too_late' or nil
+  -- Its children get the result with the news, whether it is kept or not.
+  if record.A and word == 'v' then record.news = size == '0' and {result = body} or {is_cut = true} end
   if word ~= 'v' or record.K == '0' then return settle(id, record, 'S', now, late) end
   if #body <= SMALL and size == '0' then return settle(id, record, 'S', now, late, 'R', body) end
   redis.call('SET', satellite('r', id), body)

@@ -1,7 +1,8 @@
 -- promote: make due tasks available: delayed ones, retries, and blocked ones for another look.
 --
 -- ARGV     [2] most tasks to move
--- Returns  how many members were dealt with, ms until the next one is due ('' when none waits; a day at most)
+-- Returns  how many members were dealt with, ms until the next one is due ('' when none waits; a day at most), how many
+--          entries the outbox has
 
 open()
 local now, room, moved = now_ms(), tonumber(ARGV[2]), 0
@@ -21,6 +22,7 @@ local function release(id, record, state)
   if record.s ~= state then return end
   local expires = tonumber(record.z)
   if expires and expires <= now and not record.b and not is_newer(record) then return settle(id, record, 'E', now) end
+  if state == 'B' and record.A and links.waits(record) then return links.wait(id, record) end
   push(id, band(record) or 5)
   if state == 'T' then event('TASK_RETRIED', id, record) end
 end
@@ -39,4 +41,4 @@ for _, schedule in ipairs({KEY.schedule, KEY['retry:schedule'], KEY.blocked}) do
   local head = redis.call('ZRANGE', schedule, 0, 0, 'WITHSCORES')
   if head[2] and (not next_due or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
 end
-return {moved, next_due and whole(math.max(0, math.min(next_due - now, 86400000))) or ''}
+return {moved, next_due and whole(math.max(0, math.min(next_due - now, 86400000))) or '', number(redis.pcall('XLEN', KEY.outbox))}

@@ -1,7 +1,7 @@
 -- run_now: make a task that waits for its time (delayed, to be retried, blocked) available at once.
 --
 -- ARGV     [2] id  [3] request id  [4] actor  [5] reason
--- Returns  queued · invalid:<status> · newer · missing
+-- Returns  queued · waits (its parents are not through) · invalid:<status> · newer · missing
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -11,6 +11,7 @@ local record = read(id)
 if not record.s then return 'missing' end
 if is_newer(record) then return 'newer' end
 local schedule = schedule_of(record.s)
+if record.A and record.s == 'B' and links.waits(record) then return 'waits' end
 if not schedule then return 'invalid:' .. status_of(record) end
 local priority = band(record) or 5
 local bad = damaged(schedule, 'zset', STREAM .. priority, 'stream')

@@ -3,7 +3,8 @@
 -- ARGV     [2] '1': the client has registered the queue  [3] depth limit (0: none), then the tasks, as _accept says
 -- Returns  REGISTER when the queue is not registered yet (nothing was written), else per task
 --          outcome, id, state: NEW · EXISTS · DUPLICATE (id of the earlier task) · MISMATCH · FULL · DAMAGED (its
---          record, its idempotency key or the place where it would wait holds something else; the others go on)
+--          record, its idempotency key or the place where it would wait holds something else; the others go on) ·
+--          ORPHAN (there is no parent of this id) · WITHHELD (another task of its workflow did not come in)
 
 local now = now_ms()
 if redis.call('EXISTS', KEYS[1]) == 0 and ARGV[2] ~= '1' then return 'REGISTER' end
@@ -36,9 +37,10 @@ local ids, keys = {}, {}
 local places = {}
 -- Whether the place where a task would wait can take it.
 local function has_place(task)
-  local place = task.due and 'schedule' or task.p
+  local place = task['+after'] and 'blocked' or task.due and 'schedule' or task.p
   if places[place] == nil then
-    if task.due then places[place] = not damaged(KEY.schedule, 'zset')
+    if task['+after'] then places[place] = not damaged(KEY.blocked, 'zset')
+    elseif task.due then places[place] = not damaged(KEY.schedule, 'zset')
     else places[place] = not damaged(STREAM .. task.p, 'stream') end
   end
   return places[place]
@@ -56,6 +58,13 @@ local function holder(key)
   if state then return nil, print, id, state end
 end
 
+-- A parent that ought to be in this queue and is not; one that is yet to come is not looked for.
+local function missing_parent(task)
+  for queue, id, kind in string.gmatch(task['+after'] or '', '(%S+) (%S+) %a (%a)') do
+    if kind == 'l' and queue == QUEUE and not ids[id] and redis.pcall('HEXISTS', TASK .. id, 's') ~= 1 then return id end
+  end
+end
+
 local function judge(task)
   local state = ids[task.id] or redis.pcall('HGET', TASK .. task.id, 's')
   if type(state) == 'table' then return 'DAMAGED', task.id, '' end
@@ -68,24 +77,42 @@ local function judge(task)
     if id then return 'DUPLICATE', id, held end
   end
   if not has_place(task) then return 'DAMAGED', task.id, '' end
+  local missing = task['+after'] and missing_parent(task)
+  if missing then return 'ORPHAN', missing, '' end
   if room <= 0 then return 'FULL', task.id, '' end
-  room, ids[task.id] = room - 1, task.due and 'P' or 'Q'
+  room, ids[task.id] = room - 1, task['+after'] and 'B' or task.due and 'P' or 'Q'
   if task.i then keys[task.i] = {task['+print'], task.id, ids[task.id]} end
   return 'NEW', task.id, ids[task.id]
 end
 
-local reply, accepted, at = {}, {}, 4
+local reply, accepted, linked, at, is_broken = {}, {}, {}, 4, false
 while at <= #ARGV do
   local task
   task, at = parse(at, now)
   local outcome, id, state = judge(task)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = outcome, id, state
   if outcome == 'NEW' then accepted[#accepted + 1] = task end
+  if task['+after'] or task['+children'] then linked[#linked + 1] = {task = task, outcome = outcome} end
+  if task['+flow'] and outcome ~= 'NEW' and outcome ~= 'EXISTS' then is_broken = true end
+  task.at = #reply - 2
   if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, {t = task.type}) end
 end
 
 if ARGV[2] == '1' then redis.call('SET', KEYS[1], '1') end
-note_depth(#accepted)
-for _, task in ipairs(accepted) do accept(task, now) end
+-- Of a workflow of which one task is refused none comes in.
+local function is_withheld(task) return is_broken and task['+flow'] end
+local coming = {}
+for _, task in ipairs(accepted) do
+  if is_withheld(task) then reply[task.at], reply[task.at + 2] = 'WITHHELD', ''
+  else coming[#coming + 1] = task end
+end
+note_depth(#coming)
+for _, task in ipairs(coming) do accept(task, now) end
+for _, each in ipairs(linked) do
+  if is_withheld(each.task) then -- nothing to link
+  elseif each.outcome == 'NEW' then links.introduce(each.task, now)
+  elseif each.outcome == 'EXISTS' then links.complete(each.task) end
+end
+flush_ended(now)
 finish(now)
 return reply

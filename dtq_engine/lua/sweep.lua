@@ -1,7 +1,7 @@
 -- sweep: compare records with the keys that they depend on, and repair what damage has put out of step.
 --
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
--- a finished one without index, letter or time to live: each gets what it lacks. Members of schedules and
+-- a finished one without index, letter or time to live, one that waits for parents that have ended: each gets what it lacks. Members of schedules and
 -- indexes without a record go, as do idempotency keys and dead letters of tasks that are gone, and deliveries that
 -- lead to no task and will reach nobody any more. A group that is ahead of its stream would skip what comes.
 --
@@ -97,7 +97,16 @@ local function mend_schedule(id, record)
   earliest = now
   repaired('schedule')
 end
-mend.P, mend.T, mend.B = mend_schedule, mend_schedule, mend_schedule
+mend.P, mend.T = mend_schedule, mend_schedule
+
+function mend.B(id, record)
+  if not (record.A and links.waits(record)) then return mend_schedule(id, record) end
+  if not is_in(KEY.blocked, id) then
+    links.wait(id, record)
+    repaired('schedule')
+  end
+  for _ = 1, links.mend(id, record, now) do repaired('link') end
+end
 
 local function mend_end(id, record)
   local at = number(record.F, now)
@@ -168,6 +177,7 @@ end
 for i = last_key + 1, #ARGV, 2 do
   if ARGV[i] == 'letter' then drop_letter(ARGV[i + 1]) else drop_stray(ARGV[i], ARGV[i + 1]) end
 end
+flush_ended(now)
 finish(now)
 
 local reply = {}

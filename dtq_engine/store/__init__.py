@@ -20,6 +20,7 @@ from dtq_engine.store.history import History
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.intake import Intake
 from dtq_engine.store.leases import Leases
+from dtq_engine.store.outbox import Outbox
 from dtq_engine.store.pauses import Pauses
 from dtq_engine.store.periodic import Periodic
 from dtq_engine.store.rejections import Rejections
@@ -45,6 +46,7 @@ class Store:
         self.intake = Intake(base, self.workers)
         self.leases = Leases(base, self.workers)
         self.schedule = Schedule(base)
+        self.outbox = Outbox(base)
         self.inspect = Inspect(base)
         self.search = Search(base, self.inspect)
         self.control = Control(base, self.inspect)

@@ -111,6 +111,15 @@ class Control:
                 raise TaskNotFound(f"There is no task {task_id} in queue {where}: check the id, or its time is over.")
             case "invalid":
                 raise InvalidTransition(f"Task {task_id} is {detail}: {_ALLOWED[verb]}.")
+            case "waits":
+                raise InvalidTransition(
+                    f"Task {task_id} waits for its parents and cannot run without them: see to those, or cancel it."
+                )
+            case "parent":
+                raise InvalidTransition(
+                    f"Task {task_id} was to run after task {detail}, which has failed: requeue that one, and this one "
+                    f"comes back with it."
+                )
             case "conflict":
                 raise IdempotencyConflict(
                     f"The idempotency key of task {task_id} belongs to another task by now: submit it anew instead."

@@ -12,7 +12,8 @@ from dtq_engine.links import Command
 from dtq_engine.model import RECORD_VERSION, TaskStatus
 from dtq_engine.store import replies
 from dtq_engine.store.base import Base
-from dtq_engine.store.records import DEFAULT_PRIORITY, status_of, unpack_asked
+from dtq_engine.store.records import DEFAULT_PRIORITY, unpack_asked
+from dtq_engine.store.states import status_of
 from dtq_engine.store.sweep import by_queue, scan
 
 FIELDS = ("s", "e", "r", "E", "v")

@@ -12,7 +12,8 @@ from dtq_engine.errors import MemoryFull, RedisUnavailable, SubmitUncertain
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.store.base import Base, chunks
 from dtq_engine.store.carpool import OVERHEAD_BYTES, Carpool
-from dtq_engine.store.records import encode_new, status_of
+from dtq_engine.store.records import encode_new
+from dtq_engine.store.states import status_of
 from dtq_engine.store.workers import Workers
 
 TASKS_PER_CALL = 500

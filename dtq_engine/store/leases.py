@@ -22,7 +22,8 @@ from dtq_engine.model import (
     Transition,
 )
 from dtq_engine.store.base import Base, chunks
-from dtq_engine.store.records import ERROR_TYPE_MAX, decode_claim, encode_error, status_of
+from dtq_engine.store.records import ERROR_TYPE_MAX, decode_claim, encode_error
+from dtq_engine.store.states import status_of
 from dtq_engine.store.workers import Workers
 
 TASKS_PER_CALL = 100

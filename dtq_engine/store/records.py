@@ -7,29 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Task, TaskStatus
+from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Takes, Task
+from dtq_engine.store.link_records import decode_inputs, encode_links
+from dtq_engine.store.states import status_of
 
 DEFAULT_PRIORITY = 5
+NEVER_MS = 9e13
+"""Where tasks that wait for their parents have their place in the schedule of the blocked ones."""
 ERROR_TYPE_MAX = 200
 """Characters of an error's type that are kept."""
-
-STATES: Mapping[str, TaskStatus] = {
-    "P": TaskStatus.PENDING,
-    "Q": TaskStatus.QUEUED,
-    "R": TaskStatus.RUNNING,
-    "T": TaskStatus.RETRYING,
-    "B": TaskStatus.BLOCKED,
-    "S": TaskStatus.SUCCEEDED,
-    "F": TaskStatus.FAILED,
-    "D": TaskStatus.DEAD_LETTERED,
-    "C": TaskStatus.CANCELLED,
-    "E": TaskStatus.EXPIRED,
-}
-
-
-def status_of(state: bytes | str) -> TaskStatus | None:
-    """The status behind a record's one-letter state; None for anything else."""
-    return STATES.get(_text(state) if isinstance(state, bytes) else state)
 
 
 def pack_limits(retry: RetryPolicy, timeout_ms: int) -> str:
@@ -88,6 +74,7 @@ def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int
         pairs += ("+headers", msgspec.json.encode(task.headers))
     if task.idempotency_key is not None and fingerprint is not None:
         pairs += ("i", task.idempotency_key, "+print", fingerprint)
+    pairs += encode_links(task)
     if not task.keep_result:
         pairs += ("K", "0")
     if task.restartable:
@@ -185,7 +172,8 @@ def _decode_brief(head: bytes, payload: bytes, queue: str, worker: str, token: s
 def _decode_described(described: Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
     """What has more about it than most; a reclaimed one names the worker that was lost."""
     task_id, type_, asked, entry, execution, payload = described[:6]
-    restarts, expiries, keep, restartable, cancel, headers, holder = described[6:] or _ORDINARY
+    restarts, expiries, keep, restartable, cancel, headers, holder = described[6:13] or _ORDINARY
+    takes, inputs = decode_inputs(described[13]) if len(described) > 13 else (Takes.NOTHING, ())
     priority, created_ms, retry, timeout_ms = unpack_asked(asked)
     _, attempt, fence, started_ms, lease_ms = unpack_execution(execution)
     return Claim(
@@ -211,6 +199,8 @@ def _decode_described(described: Sequence[bytes], queue: str, worker: str, token
         keep_result=keep != b"0",
         restartable=restartable == b"1",
         cancel_requested=cancel == b"1",
+        inputs=inputs,
+        takes=takes,
     )
 
 
@@ -236,12 +226,13 @@ def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: C
         timeout_ms=timeout_ms,
         created_ms=created_ms,
         payload=fields[b"d"] if b"d" in fields else read(b"p") or b"{}",
-        due_ms=int(due_ms) if due_ms is not None and 0 <= due_ms < 1e14 else None,
+        due_ms=int(due_ms) if due_ms is not None and 0 <= due_ms < NEVER_MS else None,
         expires_ms=_optional(fields, b"z"),
         cancel_requested=fields.get(b"x") == b"1",
         reason=_text(fields[b"m"]) if b"m" in fields else None,
         idempotency_key=_text(fields[b"i"]) if b"i" in fields else None,
         headers=decode_headers(fields.get(b"h") or read(b"h") or b""),
+        is_linked=b"A" in fields,
         version=_int(fields[b"v"]) if b"v" in fields else RECORD_VERSION,
     )
     return _with_executions(task, fields, read)

@@ -27,8 +27,8 @@ class Schedule:
 
     def promote(self, queue: str) -> Promotion:
         """Make up to 100 due tasks available; says when the next one is due."""
-        moved, next_due = self._base.run("promote", queue, TASKS_PER_CALL)
-        return Promotion(moved, int(next_due) if next_due else None)
+        moved, next_due, outbox = self._base.run("promote", queue, TASKS_PER_CALL)
+        return Promotion(moved, int(next_due) if next_due else None, outbox)
 
     def reclaim(self, queue: str, *, reaper: str, token: str, steady_ms: int = ALWAYS_MS) -> list[Claim]:
         """Take over up to 100 executions whose lease expired; each must be decided and finalized within 10 s.

@@ -136,6 +136,8 @@ class Scheduler(Loop):
         promotion = self._store.schedule.promote(queue)
         if promotion.moved:
             crash.at("after-promote")
+        if promotion.outbox:
+            self._store.outbox.relay(queue)
         return None if promotion.next_due_in_ms is None else promotion.next_due_in_ms / 1000
 
     def _survive(self, action: Callable[[], T], what: str) -> T | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dtq_engine.keys import Keys
 from dtq_engine.model import FINAL, TaskStatus
-from dtq_engine.store.records import STATES
+from dtq_engine.store.states import STATES
 
 QUEUE = "default"
 LETTERS: Mapping[TaskStatus, str] = {status: letter for letter, status in STATES.items()}

@@ -58,9 +58,10 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
     names = """
     local out = {TASK .. 'a', KEY['stream:dead-letter'], KEY.schedule, KEY['retry:schedule'], KEY.blocked, KEY.counters,
       KEY['stream:events'], KEY['stream:audit'], paused_key(), KEY.wake, KEY['wake:schedule'],
-      satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), idempotency_key('k'),
+      satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), satellite('c', 'a'),
+      satellite('a', 'a'), idempotency_key('k'),
       KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
-      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n'}
+      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
     return out
@@ -73,7 +74,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
         *keys.satellites(q, "a"),
         *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.builds(q)),
         keys.request(q, "v", "a", "r"),
-        *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n")),
+        *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n"), keys.outbox(q)),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
     ]
@@ -168,12 +169,12 @@ def test_finalize_answers_a_word_per_execution(hand, store):
 
 def test_promote_answers_how_many_and_when_next(hand, store, clock):
     store.workers.register_queue("default")
-    assert run(store, "promote", 100) == [0, b""]
+    assert run(store, "promote", 100) == [0, b"", 0]
     hand.submit("a", delay_ms=1000)
     hand.submit("b", delay_ms=1000)
     clock.advance(2)
-    assert run(store, "promote", 1) == [1, b"0"]
-    assert run(store, "promote", 100) == [1, b""]
+    assert run(store, "promote", 1) == [1, b"0", 0]
+    assert run(store, "promote", 100) == [1, b"", 0]
 
 
 ON_TIME = (2**52, 500, 2**52)

@@ -23,6 +23,7 @@ KEPT = {
     "stream:events": "event log, bounded",
     "stream:audit": "audit log, bounded",
     "stream:dead-letter": "dead letters, bounded in number and age",
+    "outbox": "messages to tasks of other queues, each until it has arrived",
     "pulse": "last sight of Redis' clock",
     "clock": "the tests' own",
     "wake": "wake-up tokens, at most 64",
@@ -34,7 +35,7 @@ KEPT = {
     "tasks:expired": "ids of finished tasks, trimmed",
 }
 SCHEDULES = {"schedule": b"P", "retry:schedule": b"T", "blocked": b"B"}
-SATELLITES = {"payload": b"p", "headers": b"h", "errors": b"e", "result": b"r"}
+SATELLITES = {"payload": b"p", "headers": b"h", "errors": b"e", "result": b"r", "children": b"c", "awaits": b"a"}
 WAITS_IN = {status: kind for kind, status in SCHEDULES.items()}
 
 _NAME = re.compile(r"(?P<kind>[a-z_:-]+?)(:\{(?P<queue>[^}]*)\}(:(?P<rest>.*))?)?", re.DOTALL)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtq_engine.model import AttemptError, RetryPolicy, TaskStatus
-from dtq_engine.store import records
+from dtq_engine.store import records, states
 from dtq_engine.store.base import CALL_MAX_BYTES, chunks
 
 COUNTS = st.integers(0, 10**12)
@@ -74,11 +74,11 @@ def test_whatever_is_in_headers_is_read_as_headers(raw):
     ("state", "status"), [("Q", TaskStatus.QUEUED), (b"S", TaskStatus.SUCCEEDED), ("x", None), (b"", None)]
 )
 def test_states_stand_for_statuses(state, status):
-    assert records.status_of(state) is status
+    assert states.status_of(state) is status
 
 
 def test_every_status_has_a_state_of_its_own():
-    assert sorted(records.STATES.values()) == sorted(TaskStatus)
+    assert sorted(states.STATES.values()) == sorted(TaskStatus)
 
 
 # Chunks
