@@ -62,7 +62,7 @@ def _linked(tasks: Sequence[NewTask]) -> Iterator[NewTask]:
             children.setdefault((parent.queue, parent.id), []).append(place)
     for place in _sorted(by_place, children):
         task = by_place[place]
-        _check_key(task, children)
+        _check_key(task, len(tasks))
         along = tuple(replace(each, comes_along=(each.queue, each.id) in by_place) for each in task.after)
         yield replace(task, after=along, children=tuple(children.get(place, ())), in_flow=True)
 
@@ -77,12 +77,12 @@ def _sorted(tasks: dict[Place, NewTask], children: dict[Place, list[Place]]) -> 
         raise InvalidTask("after", f"these tasks wait for each other in a circle, {circle}: take out a link.") from None
 
 
-def _check_key(task: NewTask, children: dict[Place, list[Place]]) -> None:
-    if task.idempotency_key is not None and children.get((task.queue, task.id)):
+def _check_key(task: NewTask, number: int) -> None:
+    if task.idempotency_key is not None and number > 1:
         raise InvalidTask(
             "idempotency_key",
-            f"task {task.id} cannot have an idempotency key, because others of its workflow wait for it by its id: "
-            f"give the tasks ids of your own, and submit them again as often as you like.",
+            f"task {task.id} cannot have an idempotency key, because it is part of a workflow: give all its tasks ids of "
+            f"your own, and submit it as often as you like.",
         )
 
 

@@ -109,9 +109,8 @@ end
 note_depth(#coming)
 for _, task in ipairs(coming) do accept(task, now) end
 for _, each in ipairs(linked) do
-  if is_withheld(each.task) then -- nothing to link
-  elseif each.outcome == 'NEW' then links.introduce(each.task, now)
-  elseif each.outcome == 'EXISTS' then links.complete(each.task) end
+  local link = ({NEW = links.introduce, EXISTS = links.complete})[each.outcome]
+  if link and not is_withheld(each.task) then link(each.task, now) end
 end
 flush_ended(now)
 finish(now)
