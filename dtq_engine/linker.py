@@ -5,17 +5,18 @@ from collections.abc import Iterator, Sequence
 
 _WORD = re.compile(r"\w+")
 _COMMENT = re.compile(r"--.*")
-_FUNCTION = re.compile(r"local function (\w+)")
+_FUNCTION = re.compile(r"(?:local )?function (\w+)")
 _NAMES = re.compile(r"local ([\w, ]+?) *(?:=|$)", re.MULTILINE)
 
-# What a definition goes on with, in the first column: its own lines are indented, all else there ends it.
-_CLOSING = (" ", "end", "}", ")")
+_BEGINNING = ("local ", "function ")
+# What a definition goes on with, in the first column: its own lines are indented or empty, all else there ends it.
+_CLOSING = (" ", "end", "}", ")", "\n")
 
 
 def link(library: str, script: str) -> str:
     """`script` behind those definitions of `library` that it needs, directly or through others.
 
-    A definition is a `local` in the first column, up to its end; whatever else the library has is kept. What is left
+    A definition is a `local` in the first column, or the function for one, up to its end; whatever else the library has is kept. What is left
     out leaves empty lines behind, so that errors name the lines of the file.
     """
     pieces = list(_pieces(library))
@@ -31,7 +32,7 @@ def _pieces(library: str) -> Iterator[tuple[set[str], str]]:
     """The library's definitions with the names that each defines; none for what is between them."""
     piece: list[str] = []
     for line in library.splitlines(keepends=True):
-        if piece and not (piece[0].startswith("local ") and line.startswith(_CLOSING)):
+        if piece and not (piece[0].startswith(_BEGINNING) and line.startswith(_CLOSING)):
             yield _piece(piece)
             piece = []
         piece.append(line)

@@ -45,8 +45,8 @@ def read(part: str) -> str:
 
 def put_together(name: str, read: Callable[[str], str]) -> Script:
     """The script `name`, made from its parts as `read` gives them."""
-    first, *others = map(read, parts(name))
-    source = link(first, "".join(others)) if others else first
+    *shared, own = map(read, parts(name))
+    source = link("".join(shared), own)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

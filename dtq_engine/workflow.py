@@ -81,7 +81,7 @@ def _check_key(task: NewTask, number: int) -> None:
     if task.idempotency_key is not None and number > 1:
         raise InvalidTask(
             "idempotency_key",
-            f"task {task.id} cannot have an idempotency key, because it is part of a workflow: give all its tasks ids of "
+            f"task {task.id} cannot have an idempotency key, because it is part of a workflow: give its tasks ids of "
             f"your own, and submit it as often as you like.",
         )
 

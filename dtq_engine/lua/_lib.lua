@@ -429,8 +429,15 @@ end
 
 -- The end ---------------------------------------------------------------------------------------------
 
--- What ended, to be indexed; and of that what has children, to tell them how. _links has the rest of `links`.
-local ended, endings, links = {}, {}, {}
+-- What ended, to be indexed; and of that what has children, to tell them how.
+local ended, endings = {}, {}
+
+local weave
+-- How tasks wait for others: _links has what is in here, and weave() puts it in.
+local links = setmetatable({}, {__index = function(links, name)
+  weave(links)
+  return rawget(links, name)
+end})
 
 local function expire(id, record, ttl)
   redis.call('PEXPIRE', TASK .. id, ttl)
