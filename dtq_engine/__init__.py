@@ -35,6 +35,7 @@ from dtq_engine.errors import (
     SubmitUncertain,
     TaskFailed,
     TaskNotFound,
+    UniqueConflict,
     UnknownTaskType,
 )
 from dtq_engine.handle import Handle
@@ -44,6 +45,7 @@ from dtq_engine.model import (
     AttemptError,
     CancelOutcome,
     DeadLetterEntry,
+    Deduplication,
     NewTask,
     Page,
     QueueStats,
@@ -53,6 +55,7 @@ from dtq_engine.model import (
     Task,
     TaskSchema,
     TaskStatus,
+    Unique,
     WorkerInfo,
 )
 from dtq_engine.periodic import PeriodicTask
@@ -67,6 +70,7 @@ __all__ = [
     "CancelOutcome",
     "ConfigurationError",
     "DeadLetterEntry",
+    "Deduplication",
     "Dtq",
     "DtqError",
     "Event",
@@ -115,6 +119,8 @@ __all__ = [
     "TaskNotFound",
     "TaskSchema",
     "TaskStatus",
+    "Unique",
+    "UniqueConflict",
     "UnknownTaskType",
     "WorkerInfo",
     "load_app",

@@ -10,17 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dtq_engine import submission, validate
 from dtq_engine.config import Settings
 from dtq_engine.connection import Connection, connect
 from dtq_engine.decorator import Register, registration
+from dtq_engine.deduplication import DeduplicationOptions
 from dtq_engine.errors import ConfigurationError, DtqError
 from dtq_engine.handle import Handle
 from dtq_engine.hooks import FailureHook, SubmitHook, TaskHook, WorkerHook
 from dtq_engine.isolation import read_isolation
-from dtq_engine.model import NewTask, Receipt, SubmitOutcome
+from dtq_engine.model import NewTask, Receipt
 from dtq_engine.options import Duration, read_defaults
 from dtq_engine.registry import Handler, Registry, RetryCallback
 from dtq_engine.store import Store
@@ -119,6 +120,7 @@ class Dtq:
         process: bool = False,
         max_tasks: int | None = None,
         max_memory_mb: int | None = None,
+        **deduplication: Unpack[DeduplicationOptions],
     ) -> Register:
         """Register the decorated function as the handler of the task type `name`.
 
@@ -128,12 +130,12 @@ class Dtq:
         `redact` names arguments (and members of the result) whose values the web process shows to nobody.
         `process` runs the handler in a process of its own, which can be killed and is kept for further tasks: until it
         has run `max_tasks` (1000) or holds more than `max_memory_mb` MiB after one (None: no limit).
-        Raises InvalidHandler, which says what to change, for a wrong option, function or name.
+        `deduplication` are options as in DeduplicationOptions. Raises InvalidHandler, which says what to change.
         """
         defaults = read_defaults(
             name, queue=queue, priority=priority, max_attempts=max_attempts, timeout=timeout,
             retry_base_delay=retry_base_delay, retry_max_delay=retry_max_delay, retry_jitter=retry_jitter,
-            expires_in=expires_in, keep_result=keep_result, restartable=restartable, redact=redact,
+            expires_in=expires_in, keep_result=keep_result, restartable=restartable, redact=redact, same=deduplication,
         )  # fmt: skip
         isolation = read_isolation(name, process=process, max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         make = partial(Handler, name, defaults=defaults, retry=retry, permanent=permanent, isolation=isolation)
@@ -250,7 +252,7 @@ class Dtq:
         return self._sessions.get(pid) or self._sessions.setdefault(pid, self._open(self.settings))
 
     def _handle_of(self, receipt: Receipt) -> Handle[Any]:
-        return Handle(self, receipt.id, receipt.queue, duplicate=receipt.outcome is not SubmitOutcome.NEW)
+        return Handle(self, receipt.id, receipt.queue, outcome=receipt.outcome)
 
 
 def load_app(path: str) -> Dtq:

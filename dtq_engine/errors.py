@@ -67,6 +67,10 @@ class IdempotencyConflict(DtqError):
     """Raised when an idempotency key is taken and `IDEM_CONFLICT` is `reject`."""
 
 
+class UniqueConflict(IdempotencyConflict):
+    """Raised when a task cannot be requeued because another one holds its unique key by now."""
+
+
 class TaskNotFound(DtqError):
     """Raised when no record exists under an id: never accepted, trimmed, or discarded."""
 

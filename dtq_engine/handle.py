@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from dtq_engine import codec, validate
 from dtq_engine.config import Settings
 from dtq_engine.errors import ResultNotReady, ResultTruncated, TaskFailed
-from dtq_engine.model import CancelOutcome, NewTask, Task, TaskStatus
+from dtq_engine.model import CancelOutcome, NewTask, SubmitOutcome, Task, TaskStatus
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.waiters import Waiters
@@ -45,14 +45,21 @@ class App(Protocol):
 class Handle(Generic[R_co]):
     """One task, by its id. It reads Redis anew with each call and keeps nothing."""
 
-    __slots__ = ("_app", "_queue", "duplicate", "id")
+    __slots__ = ("_app", "_queue", "id", "outcome")
 
-    def __init__(self, app: App, task_id: str, queue: str | None = None, *, duplicate: bool = False) -> None:
+    def __init__(
+        self, app: App, task_id: str, queue: str | None = None, *, outcome: SubmitOutcome | None = None
+    ) -> None:
         self.id = task_id
-        self.duplicate = duplicate
-        """Whether submitting found this task in place: its id or idempotency key was used before."""
+        self.outcome = outcome
+        """What submitting came to: NEW, or what made an earlier task stand for it; None without a submit."""
         self._app = app
         self._queue = queue
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether submitting found this task in place, by its id, its keys or a throttle; `outcome` says which."""
+        return self.outcome not in {None, SubmitOutcome.NEW}
 
     @property
     def queue(self) -> str:

@@ -166,6 +166,18 @@ class Keys:
         """String: fingerprint, task id and state behind an idempotency key."""
         return f"{self.prefix}:idempotency:{{{queue}}}:{key}"
 
+    def unique(self, queue: str, digest: str) -> str:
+        """String: the id of the task that holds a unique key; that task's record says whether it still does."""
+        return f"{self.prefix}:unique:{{{queue}}}:{digest}"
+
+    def throttle(self, queue: str, digest: str, per_ms: int) -> str:
+        """List: the latest acceptances under a key, each `ms id`, newest first; gone `per_ms` after the last."""
+        return f"{self.prefix}:throttle:{{{queue}}}:{digest}:{per_ms}"
+
+    def absorbed(self, queue: str, task_id: str) -> str:
+        """String: the outcome of a submit for which another task stands, and that task's id; for its resend."""
+        return f"{self.prefix}:absorbed:{{{queue}}}:{task_id}"
+
     # The whole deployment
 
     def queues(self) -> str:

@@ -93,6 +93,31 @@ class Parent:
     comes_along: bool = False
 
 
+class Unique(StrEnum):
+    """How long a task holds its unique key: until it starts for the first time, or until it has ended."""
+
+    WAITING = "waiting"
+    UNTIL_DONE = "until_done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplication:
+    """When no task is made of a submit, because an earlier one with the same key stands for it.
+
+    Keys are those of a task type in a queue; `key` None stands for all arguments. `unique`: while a task holds the key.
+    `at_most` and `per_ms`: once so many were accepted in so long, at whatever time one looks. `debounce_ms`: while one
+    waits for its time; that becomes what is submitted now, and waits for so long from now on, but starts no later than
+    `debounce_max_ms` after its first submit.
+    """
+
+    unique: Unique | None = None
+    key: str | None = None
+    at_most: int | None = None
+    per_ms: int | None = None
+    debounce_ms: int | None = None
+    debounce_max_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
     """A task to be accepted. `payload` is a JSON object in UTF-8; `validate.check` says what is allowed.
@@ -123,6 +148,7 @@ class NewTask:
     takes: Takes = Takes.NOTHING
     children: tuple[tuple[str, str], ...] = ()
     in_flow: bool = False
+    deduplication: Deduplication | None = None
 
     def with_headers(self, headers: Mapping[str, str]) -> "NewTask":
         """The same task with these headers over those it has."""
@@ -130,11 +156,17 @@ class NewTask:
 
 
 class SubmitOutcome(StrEnum):
-    """What became of one submitted task."""
+    """What became of one submitted task.
+
+    EXISTS: its id is known. An earlier task stands for it: DUPLICATE, by idempotency key or unique key; THROTTLED, the
+    latest of those that were accepted; REPLACED, a debounced one that has become this one.
+    """
 
     NEW = "new"
     EXISTS = "exists"
     DUPLICATE = "duplicate"
+    THROTTLED = "throttled"
+    REPLACED = "replaced"
     MISMATCH = "mismatch"
     FULL = "full"
     DAMAGED = "damaged"
@@ -146,19 +178,20 @@ class SubmitOutcome(StrEnum):
 class Receipt:
     """The answer to one submitted task: the id to look for, and whether it is a new task.
 
-    `id` is the earlier task's for DUPLICATE and MISMATCH, and the missing parent's for ORPHAN. `status` is the status
-    found or given.
+    `id` is the earlier task's for all outcomes that name one, and the missing parent's for ORPHAN. `status` is the
+    status found or given. Of a DUPLICATE, `unique` says that the two share a unique key, not an idempotency key.
     """
 
     id: str
     queue: str
     outcome: SubmitOutcome
     status: TaskStatus | None = None
+    unique: bool = False
 
     @property
     def accepted(self) -> bool:
         """Whether a task stands behind this id (new or not)."""
-        return self.outcome in {SubmitOutcome.NEW, SubmitOutcome.EXISTS, SubmitOutcome.DUPLICATE}
+        return self.outcome not in {SubmitOutcome.MISMATCH, SubmitOutcome.FULL, SubmitOutcome.DAMAGED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +479,8 @@ class Task:
     cancel_requested: bool = False
     reason: str | None = None
     idempotency_key: str | None = None
+    unique: Unique | None = None
+    debounced: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     errors: tuple[AttemptError, ...] = ()
     result: bytes | None = None

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from dtq_engine import validate
+from dtq_engine import codec, validate
 from dtq_engine.config import Settings
+from dtq_engine.deduplication import Bind, DeduplicationOptions, Rule, read_rule
 from dtq_engine.errors import InvalidHandler, InvalidTask
 from dtq_engine.model import NewTask, RetryPolicy
 
@@ -32,6 +33,7 @@ class Defaults:
     keep_result: bool = True
     restartable: bool = False
     redact: tuple[str, ...] = ()
+    deduplication: Rule | None = None
 
     def retry_policy(self, settings: Settings, max_attempts: int | None = None) -> RetryPolicy:
         """The retry numbers of a task, each from the first of call, type and settings that gives one."""
@@ -57,12 +59,15 @@ class Options:
     max_attempts: int | None = None
     idempotency_key: str | None = None
     headers: Mapping[str, str] | None = None
+    deduplication: Rule | None = None
 
     def over(self, earlier: "Options") -> "Options":
         """These options, and the earlier ones where these say nothing."""
         if self.delay_ms is not None:
             earlier = replace(earlier, run_at_ms=None)
         given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.deduplication is not None:
+            given["deduplication"] = self.deduplication.over(earlier.deduplication)
         return replace(earlier, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -78,6 +83,7 @@ def read_options(
     max_attempts: int | None,
     headers: Mapping[str, str] | None,
     id: str | None,
+    same: DeduplicationOptions,
 ) -> Options:
     """The options of a call as given. Raises InvalidTask, which names the one that is wrong."""
     if delay is not None and run_at is not None:
@@ -93,6 +99,7 @@ def read_options(
         max_attempts=_given(max_attempts, validate.max_attempts),
         idempotency_key=_given(idempotency_key, validate.check_idempotency_key),
         headers=_given(headers, validate.check_headers),
+        deduplication=read_rule(**same),
     )
 
 
@@ -110,6 +117,7 @@ def read_defaults(
     keep_result: bool,
     restartable: bool,
     redact: tuple[str, ...],
+    same: DeduplicationOptions,
 ) -> Defaults:
     """The options of a task type as given. Raises InvalidHandler, which names the one that is wrong."""
     try:
@@ -126,14 +134,27 @@ def read_defaults(
             keep_result=validate.flag("keep_result", keep_result),
             restartable=validate.flag("restartable", restartable),
             redact=validate.names("redact", redact),
+            deduplication=_checked(read_rule(**same)),
         )
     except InvalidTask as error:
         raise InvalidHandler(f"task {type!r} cannot be registered: {error}") from None
 
 
-def task_maker(type: str, defaults: Defaults, options: Options, settings: Settings) -> Callable[..., NewTask]:
-    """NewTask with everything filled in but `id` and `payload`; made once, because a bulk submit calls it often."""
-    return functools.partial(
+def rule_of(defaults: Defaults, options: Options) -> Rule | None:
+    """What a call says of tasks that are alike, over what the type says. Raises InvalidTask if that is at odds."""
+    called = options.deduplication
+    return _checked(defaults.deduplication if called is None else called.over(defaults.deduplication))
+
+
+def task_maker(
+    type: str, defaults: Defaults, options: Options, settings: Settings, bind: Bind = codec.decode_object
+) -> Callable[..., NewTask]:
+    """NewTask with everything filled in but `id` and `payload`; made once, because a bulk submit calls it often.
+
+    `bind` gives the arguments that a function is called with which makes a unique key of them.
+    """
+    rule = rule_of(defaults, options)
+    make = functools.partial(
         NewTask,
         type=type,
         queue=_first(options.queue, defaults.queue),
@@ -147,7 +168,15 @@ def task_maker(type: str, defaults: Defaults, options: Options, settings: Settin
         headers=_first(options.headers, {}),
         keep_result=defaults.keep_result,
         restartable=defaults.restartable,
+        deduplication=None if rule is None else rule.plain(),
     )
+    return make if rule is None else rule.wrap(make, bind)
+
+
+def _checked(rule: Rule | None) -> Rule | None:
+    if rule is not None:
+        rule.plain()
+    return rule
 
 
 def _given(value: object, read: Callable[[object], T]) -> T | None:

@@ -14,7 +14,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from dtq_engine.errors import InvalidHandler
-from dtq_engine.model import NewTask, RetryPolicy
+from dtq_engine.model import Deduplication, NewTask, RetryPolicy
 
 LATE_MS = 60_000
 """A tick that is no later than this still runs, so that a change of leader costs none; later ones were missed."""
@@ -150,6 +150,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry: RetryPolicy = RetryPolicy()
     keep_result: bool = True
     restartable: bool = False
+    deduplication: Deduplication | None = None
 
     @property
     def schedule(self) -> str:
@@ -187,6 +188,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             headers={NAME_HEADER: self.name, **tick},
             keep_result=self.keep_result,
             restartable=self.restartable,
+            deduplication=self.deduplication,
         )
 
     def task_id(self, tick_ms: int) -> str:

@@ -9,7 +9,8 @@ import msgspec
 
 from dtq_engine import codec
 from dtq_engine.arguments import DIALECT, Arguments
-from dtq_engine.errors import InvalidHandler
+from dtq_engine.deduplication import check_key, encode_function
+from dtq_engine.errors import InvalidHandler, InvalidTask
 from dtq_engine.hooks import Hooks
 from dtq_engine.isolation import Isolation, check_reachable
 from dtq_engine.model import TaskSchema
@@ -48,6 +49,7 @@ class Handler:
         self.permanent = permanent
         self.isolation = isolation
         self.signature: Signature = read_signature(name, fn)
+        _check_key(name, self.defaults, self.signature)
         self.is_async = inspect.iscoroutinefunction(underlying(fn))
         self._arguments = Arguments(self.signature)
         self._results = msgspec.json.Decoder(self.signature.returns)
@@ -64,7 +66,7 @@ class Handler:
 
     def published(self) -> TaskSchema:
         """What other processes may know of this handler."""
-        defaults = codec.decode(msgspec.json.encode(self.defaults))
+        defaults = codec.decode(msgspec.json.encode(self.defaults, enc_hook=encode_function))
         return TaskSchema(
             type=self.name,
             digest=self.schema,
@@ -110,6 +112,13 @@ class Handler:
             other.permanent,
             other.isolation,
         )
+
+
+def _check_key(name: str, defaults: Defaults, signature: Signature) -> None:
+    try:
+        check_key(defaults.deduplication, signature)
+    except InvalidTask as error:
+        raise InvalidHandler(f"task {name!r} cannot be registered: {error}") from None
 
 
 def _check_reactions(name: str, retry: object, permanent: object) -> None:

@@ -106,7 +106,7 @@ def _judge(task: NewTask, receipt: Receipt, settings: Settings) -> Answer:
             )
         case SubmitOutcome.DAMAGED:
             return RedisDamaged(
-                f"the record of task {task.id}, its idempotency key, or the place in queue {task.queue} where it would "
+                f"the record of task {task.id}, one of its keys, or the place in queue {task.queue} where it would "
                 f"wait holds something else: see which with `dtq doctor`, and restore it or delete it."
             )
         case SubmitOutcome.ORPHAN:
@@ -120,7 +120,7 @@ def _judge(task: NewTask, receipt: Receipt, settings: Settings) -> Answer:
                 f"idempotency key {task.idempotency_key!r} was used for task {receipt.id} with another type or "
                 f"arguments: use a new key for a new task."
             )
-        case SubmitOutcome.DUPLICATE if settings.idem_conflict == "reject":
+        case SubmitOutcome.DUPLICATE if settings.idem_conflict == "reject" and not receipt.unique:
             return IdempotencyConflict(
                 f"idempotency key {task.idempotency_key!r} is taken by task {receipt.id}: "
                 f"look that one up, or use a new key."

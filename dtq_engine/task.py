@@ -4,14 +4,15 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar, Unpack
 
 from dtq_engine import ids
 from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
+from dtq_engine.deduplication import DeduplicationOptions, check_key
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import NewTask
-from dtq_engine.options import Duration, Options, read_options, task_maker
+from dtq_engine.options import Duration, Options, read_options, rule_of, task_maker
 from dtq_engine.registry import Handler
 
 __all__ = ["Handle", "Submitter", "Task", "TaskContext"]
@@ -80,6 +81,7 @@ class Submitter(Generic[P, R_co]):
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
         id: str | None = None,
+        **deduplication: Unpack[DeduplicationOptions],
     ) -> "Submitter[P, R_co]":
         """A submitter with other options; None leaves an option as it is. Raises InvalidTask.
 
@@ -87,6 +89,7 @@ class Submitter(Generic[P, R_co]):
         start, `expires_in` within which time it must have started, `timeout` how long an attempt may run.
         `priority` goes from 0 to 9, most urgent. A second task with the same `idempotency_key` in the same queue
         is not accepted; its handle is that of the first. `headers` are strings that the handler finds in its context.
+        `deduplication` are options as in DeduplicationOptions, over those of the type.
         """
         given = read_options(
             delay=delay,
@@ -99,12 +102,16 @@ class Submitter(Generic[P, R_co]):
             max_attempts=max_attempts,
             headers=headers,
             id=id,
-        )
-        return Submitter(self._app, self._handler, given.over(self._options))
+            same=deduplication,
+        ).over(self._options)
+        check_key(rule_of(self._handler.defaults, given), self._handler.signature)
+        return Submitter(self._app, self._handler, given)
 
     def _prepare_maker(self, settings: Settings) -> tuple[Settings, Callable[..., NewTask]]:
         # Not before the first task, for an app is imported without its environment; and anew under other settings.
-        self._maker = maker = settings, task_maker(self.name, self._handler.defaults, self._options, settings)
+        handler = self._handler
+        make = task_maker(self.name, handler.defaults, self._options, settings, handler.bind_payload)
+        self._maker = maker = settings, make
         return maker
 
     def __repr__(self) -> str:

@@ -150,7 +150,8 @@ def definitions(registry: Registry, settings: Settings) -> tuple[Definition, ...
     for each in registry.periodic():
         handler = registry.get(each.type)
         assert handler is not None, "a task is registered before it is scheduled"
-        made = task_maker(each.type, handler.defaults, Options(), settings)(id=ids.new_id(), payload=b"{}")
+        make = task_maker(each.type, handler.defaults, Options(), settings, handler.bind_payload)
+        made = make(id=ids.new_id(), payload=each.payload.encode())
         found.append(
             msgspec.structs.replace(
                 each,
@@ -160,6 +161,7 @@ def definitions(registry: Registry, settings: Settings) -> tuple[Definition, ...
                 retry=made.retry,
                 keep_result=made.keep_result,
                 restartable=made.restartable,
+                deduplication=made.deduplication,
             )
         )
         try:

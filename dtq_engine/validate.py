@@ -14,13 +14,14 @@ import msgspec
 from dtq_engine import codec
 from dtq_engine.config import Settings
 from dtq_engine.errors import InvalidTask, NotJson, PayloadTooLarge
-from dtq_engine.model import NewTask, RetryPolicy
+from dtq_engine.model import Deduplication, NewTask, RetryPolicy, Unique
 
 TEN_YEARS_MS = 10 * 365 * 86_400_000
 TIMEOUT_CAP_MS = 86_400_000
 ATTEMPTS_CAP = 100
 HEADERS_MAX_BYTES = 4096
 KEY_MAX_BYTES = 255
+THROTTLE_CAP = 10_000
 
 _QUEUE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}").fullmatch
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}").fullmatch
@@ -42,6 +43,9 @@ def check(task: NewTask, settings: Settings) -> None:
         check_headers(task.headers)
     if task.idempotency_key is not None:
         check_idempotency_key(task.idempotency_key)
+    if task.deduplication is not None:
+        check_deduplication(task.deduplication)
+        _check_debounced(task)
 
 
 def check_queue(queue: object, allowed: tuple[str, ...] | None = None) -> str:
@@ -180,6 +184,54 @@ def timeout_ms(value: object) -> int:
 def expires_in_ms(value: object) -> int:
     """Milliseconds in which a task must start; InvalidTask unless positive."""
     return duration_ms("expires_in", value, low_ms=1)
+
+
+def at_most(value: object) -> int:
+    """`value`, or InvalidTask unless it is a number of tasks that a throttle may let pass."""
+    return whole("at_most", value, 1, THROTTLE_CAP)
+
+
+def check_deduplication(wanted: Deduplication) -> None:
+    """Raise InvalidTask, which names the option, unless what is wanted goes together."""
+    _check_kind("deduplication", wanted, Deduplication)
+    if wanted.unique is not None:
+        _check_kind("unique", wanted.unique, Unique)
+    for field in ("per_ms", "debounce_ms", "debounce_max_ms"):
+        if (value := getattr(wanted, field)) is not None:
+            whole(field, value, 1, TEN_YEARS_MS)
+    if (wanted.at_most is None) != (wanted.per_ms is None):
+        raise InvalidTask("at_most", "at_most and per say together how many tasks are accepted in how long: give both.")
+    if wanted.at_most is not None:
+        at_most(wanted.at_most)
+    _check_postponing(wanted)
+    if wanted.key is not None:
+        _check_unique_key(wanted.key)
+
+
+def _check_postponing(wanted: Deduplication) -> None:
+    if wanted.debounce_ms is not None and (wanted.unique is not None or wanted.at_most is not None):
+        raise InvalidTask("debounce", "debounce excludes unique and at_most: give one of them.")
+    if wanted.debounce_max_ms is not None and wanted.debounce_max_ms < (wanted.debounce_ms or math.inf):
+        raise InvalidTask("debounce_max", "debounce_max bounds debounce: give both, and at least as much as debounce.")
+
+
+def _check_unique_key(key: object) -> None:
+    try:
+        is_text = isinstance(key, str) and bool(key.encode())
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise InvalidTask("unique_key", f"unique_key cannot be {_shown(key)}: use text that is not empty.")
+
+
+def _check_debounced(task: NewTask) -> None:
+    wanted = task.deduplication
+    if (
+        wanted is not None
+        and wanted.debounce_ms is not None
+        and (task.delay_ms or task.run_at_ms is not None or task.after)
+    ):
+        raise InvalidTask("debounce", "debounce says when a task starts: give it no delay, no run_at and no parents.")
 
 
 def _check_kind(field: str, value: object, kind: type[object]) -> None:

@@ -84,6 +84,12 @@ def _check_key(task: NewTask, number: int) -> None:
             f"task {task.id} cannot have an idempotency key, because it is part of a workflow: give its tasks ids of "
             f"your own, and submit it as often as you like.",
         )
+    if task.deduplication is not None and number > 1:
+        raise InvalidTask(
+            "unique",
+            f"task {task.id} cannot be unique, throttled or debounced, because it is part of a workflow, of which all "
+            f"tasks come in or none: submit it with options(unique='no').",
+        )
 
 
 def _is_root(task: NewTask) -> bool:

@@ -4,11 +4,13 @@ import difflib
 import re
 from collections.abc import Collection
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 from dtq_engine import codec, ids
 from dtq_engine.cli.values import duration_s, instant
+from dtq_engine.deduplication import literal
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.model import NewTask
@@ -19,8 +21,9 @@ from dtq_engine.strict import refuse_repeated_names
 class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One task as a line of NDJSON: `{"type": "reports.build", "payload": {"account_id": 7}}`.
 
-    All but `type` may be left out. `delay`, `expires_in` and `timeout` are seconds or durations
-    (`"5m"`); `run_at` is an ISO 8601 time. `payload` is kept byte for byte.
+    All but `type` may be left out. `delay`, `expires_in`, `timeout`, `per`, `debounce` and `debounce_max` are seconds
+    or durations (`"5m"`); `run_at` is an ISO 8601 time; `unique_key` is the key itself. `payload` is kept byte for
+    byte.
     """
 
     type: str
@@ -35,6 +38,12 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: float | str | None = None
     max_attempts: int | None = None
     headers: dict[str, str] | None = None
+    unique: Literal["waiting", "until_done", "no"] | None = None
+    unique_key: str | None = None
+    at_most: int | None = None
+    per: float | str | None = None
+    debounce: float | str | None = None
+    debounce_max: float | str | None = None
 
 
 def read_line(line: bytes) -> Line:
@@ -97,7 +106,8 @@ def new_task(line: Line, app: Dtq) -> NewTask:
         handler.bind_payload(payload)
     defaults = Defaults() if handler is None else handler.defaults
     options = _options(line)
-    make = task_maker(line.type, defaults, options, app.settings)
+    bind = codec.decode_object if handler is None else handler.bind_payload
+    make = task_maker(line.type, defaults, options, app.settings, bind)
     return make(id=options.id or ids.new_id(), payload=payload)
 
 
@@ -113,6 +123,14 @@ def _options(line: Line) -> Options:
         max_attempts=line.max_attempts,
         headers=line.headers,
         id=line.id,
+        same={
+            "unique": line.unique,
+            "unique_key": literal(line.unique_key),
+            "at_most": line.at_most,
+            "per": _seconds("per", line.per),
+            "debounce": _seconds("debounce", line.debounce),
+            "debounce_max": _seconds("debounce_max", line.debounce_max),
+        },
     )
 
 

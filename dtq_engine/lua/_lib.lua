@@ -15,6 +15,7 @@
 --   E dead letter m reason       P previous attempts          W processes that wait for the end
 --   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
 --   A its links to parents and children; _links says how
+--   u unique key: a letter for how long it is held (see holds_key), and the key's digest
 
 local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
@@ -348,6 +349,30 @@ local function describe(id, record, inputs)
   return out
 end
 
+-- Unique keys -----------------------------------------------------------------------------------------
+
+local function unique_key(digest) return KEY.unique .. ':' .. digest end
+local function digest_of(record) return string.sub(record.u or '', 2) end
+
+-- Whether a task holds the unique key of this digest. Its record decides, so that a key left behind is nobody's. With w
+-- it does until it starts for the first time, with d until it ends, with b (debounced) until its time has come; one that
+-- has waited too long for its start does not, even before somebody finds that it expired.
+local function holds_key(record, digest, now)
+  if digest_of(record) ~= digest then return false end
+  local letter, waits = string.sub(record.u, 1, 1), SCHEDULES[record.s] ~= nil or record.s == 'Q'
+  if waits and not record.b and number(record.z, math.huge) <= now then return false end
+  if letter == 'd' then return waits or record.s == 'R' end
+  if letter == 'w' then return waits and not record.b end
+  return letter == 'b' and record.s == 'P'
+end
+
+-- Give a unique key back, if the task has it; with `letter`, only one that is held for so long.
+local function free_key(id, record, letter)
+  if letter and string.sub(record.u, 1, 1) ~= letter then return end
+  local key = unique_key(digest_of(record))
+  if text(key) == id then redis.call('DEL', key) end
+end
+
 -- Retention -------------------------------------------------------------------------------------------
 
 -- No finished task goes before this time, whatever the limits say: a submit or finalize that is sent again
@@ -476,6 +501,7 @@ local function settle(id, record, state, now, detail, ...)
   set(id, 's', state, 'F', whole(now), ...)
   expire(id, record, lifetime(state))
   if record.i then end_idempotency(id, record, state) end
+  if record.u then free_key(id, record) end
   if record.W then tell_waiters(id, record, state) end
   if record.A then note_ending(id, record, state, ...) end
   local members = ended[state] or {}
@@ -526,10 +552,15 @@ local function block(id, record, now, reason, grace_ms)
   park(id, KEY.blocked, 'B', now + math.min(60000, 1000 * 2 ^ times), 'B', whole(since), 'N', times + 1, 'm', reason)
 end
 
--- Whether a task's idempotency key is another's by now.
-local function is_robbed(id, record)
+-- One that was debounced does not wait for its time in its next life, and so has no use for its unique key.
+local function retakes_key(record) return record.u and string.sub(record.u, 1, 1) ~= 'b' end
+
+-- 'conflict' when a task's idempotency key is another's by now, 'held' when its unique key is; else nil.
+local function robbed_of(id, record, now)
   local holder = record.i and string.match(text(idempotency_key(record.i)) or '', '^%S+ (%S+)')
-  return holder and holder ~= id
+  if holder and holder ~= id then return 'conflict' end
+  holder = retakes_key(record) and text(unique_key(digest_of(record)))
+  if holder and holder ~= id and holds_key(read(holder), digest_of(record), now) then return 'held' end
 end
 
 -- A new life for a task that ended without success and was not robbed: same id, payload and history, attempts from 0.
@@ -540,6 +571,7 @@ local function begin_again(id, record)
   -- A key that has expired stands for it again; what it was given for is not known any more, so it matches everything.
   local print = record.i and string.match(text(idempotency_key(record.i)) or '', '^(%S+) %S+')
   if record.i then redis.call('SET', idempotency_key(record.i), (print or '*') .. ' ' .. id .. ' L') end
+  if retakes_key(record) then redis.call('SET', unique_key(digest_of(record)), id) end
   redis.call('ZREM', index_key(record.s), id)
   if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
   redis.call('HDEL', TASK .. id, 'x', 'z', 'F', 'R', 'G', 'E', 'm', 'B', 'N', 'O', 'w', 'n', 'y')

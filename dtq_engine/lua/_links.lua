@@ -150,7 +150,7 @@ function weave(links)
         redis.call('ZREM', KEY.blocked, id)
         start(id, record, mine, now)
       end
-    elseif was_failing and not is_failing and string.find(record.m or '', '^parent_') and not is_robbed(id, record) then
+    elseif was_failing and not is_failing and string.find(record.m or '', '^parent_') and not robbed_of(id, record, now) then
       local other = links.obstacle(id, record)
       if other then return set(id, 'm', 'parent_failed:' .. other) end
       links.revive(id, record, now)

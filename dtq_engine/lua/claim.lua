@@ -73,6 +73,7 @@ local function brief(id, record)
 end
 
 local function start(id, record, entry)
+  if record.u and not record.b then free_key(id, record, 'w') end
   if record.L then
     record.a, record.f, record.b, record.l, record.k = number(record.a) + 1, number(record.f) + 1, started, lease, token
     record.L = execution(record)

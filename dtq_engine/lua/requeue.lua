@@ -3,8 +3,8 @@
 -- With it live again the tasks that were cancelled because it failed; they wait for it as they did before.
 --
 -- ARGV     [2] id  [3] request id  [4] actor  [5] reason
--- Returns  requeued · invalid:<status> · conflict (its idempotency key is another task's by now) · parent:<id> (that
---          one has failed, and this one cannot start without it) · newer · missing
+-- Returns  requeued · invalid:<status> · conflict (its idempotency key is another task's by now) · held (its unique key
+--          is) · parent:<id> (that one has failed, and this one cannot start without it) · newer · missing
 
 open()
 local id, request, actor, reason = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -18,11 +18,12 @@ local priority = band(record) or 5
 local bad = damaged(STREAM .. priority, 'stream', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 
-if is_robbed(id, record) then return 'conflict' end
+local now = now_ms()
+local robbed = robbed_of(id, record, now)
+if robbed then return robbed end
 local obstacle = links.obstacle(id, record)
 if obstacle then return 'parent:' .. obstacle end
 
-local now = now_ms()
 if record.A and links.of(record) then
   links.revive(id, record, now)
   flush_ended(now)

@@ -20,6 +20,7 @@ if bad then return bad end
 local now = now_ms()
 redis.call('ZREM', schedule, id)
 push(id, priority)
+if record.u then free_key(id, record, 'b') end
 remember('queued')
 audit(now, 'run_now', id, actor, reason, request)
 finish(now)

@@ -2,9 +2,10 @@
 --
 -- ARGV     [2] '1': the client has registered the queue  [3] depth limit (0: none), then the tasks, as _accept says
 -- Returns  REGISTER when the queue is not registered yet (nothing was written), else per task
---          outcome, id, state: NEW · EXISTS · DUPLICATE (id of the earlier task) · MISMATCH · FULL · DAMAGED (its
---          record, its idempotency key or the place where it would wait holds something else; the others go on) ·
---          ORPHAN (there is no parent of this id) · WITHHELD (another task of its workflow did not come in)
+--          outcome, id, state: NEW · EXISTS · DUPLICATE · UNIQUE · THROTTLED · REPLACED (these with the id of the
+--          earlier task) · MISMATCH · FULL · DAMAGED (its record, a key of it or the place where it would wait holds
+--          something else; the others go on) · ORPHAN (there is no parent of this id) · WITHHELD (another task of its
+--          workflow did not come in)
 
 local now = now_ms()
 if redis.call('EXISTS', KEYS[1]) == 0 and ARGV[2] ~= '1' then return 'REGISTER' end
@@ -65,10 +66,22 @@ local function missing_parent(task)
   end
 end
 
+local function state_of(id) return ids[id] or redis.pcall('HGET', TASK .. id, 's') end
+
+-- As `find` says, with the state of the task that stands for this one.
+local function find_other(task, find)
+  local outcome, id = find(task, now)
+  if not outcome then return end
+  local state = outcome ~= 'DAMAGED' and state_of(id)
+  return {outcome, id, type(state) == 'string' and state or ''}
+end
+
 local function judge(task)
-  local state = ids[task.id] or redis.pcall('HGET', TASK .. task.id, 's')
+  local state = state_of(task.id)
   if type(state) == 'table' then return 'DAMAGED', task.id, '' end
   if state then return 'EXISTS', task.id, state end
+  local other = may_be_absorbed(task) and find_other(task, absorbed_before)
+  if other then return unpack(other) end
   if task.i then
     local damage, print, id, held = holder(task.i)
     if damage then return 'DAMAGED', task.id, '' end
@@ -76,41 +89,50 @@ local function judge(task)
     if id and print ~= '*' and print ~= task['+print'] then return 'MISMATCH', id, held end
     if id then return 'DUPLICATE', id, held end
   end
+  other = may_be_absorbed(task) and find_other(task, absorbed_by)
+  if other and (other[1] ~= 'REPLACED' or has_place(task)) then return unpack(other) end
   if not has_place(task) then return 'DAMAGED', task.id, '' end
   local missing = task['+after'] and missing_parent(task)
   if missing then return 'ORPHAN', missing, '' end
   if room <= 0 then return 'FULL', task.id, '' end
   room, ids[task.id] = room - 1, task['+after'] and 'B' or task.due and 'P' or 'Q'
-  if task.i then keys[task.i] = {task['+print'], task.id, ids[task.id]} end
+  if may_be_absorbed(task) then will_accept(task) end
   return 'NEW', task.id, ids[task.id]
 end
 
-local reply, accepted, linked, at, is_broken = {}, {}, {}, 4, false
+local reply, coming, linked, at, is_broken = {}, {}, {}, 4, false
 while at <= #ARGV do
   local task
   task, at = parse(at, now)
   local outcome, id, state = judge(task)
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = outcome, id, state
-  if outcome == 'NEW' then accepted[#accepted + 1] = task end
-  if task['+after'] or task['+children'] then linked[#linked + 1] = {task = task, outcome = outcome} end
+  task.at, task.outcome, task.other = #reply + 1, outcome, id
+  reply[task.at], reply[task.at + 1], reply[task.at + 2] = outcome, id, state
+  if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, {t = task.type})
+  elseif outcome == 'NEW' or (DETAIL[outcome] and not task.known) then
+    coming[#coming + 1] = task
+    if task.i then keys[task.i] = {task['+print'], id, state} end
+  end
+  if task['+after'] or task['+children'] then linked[#linked + 1] = task end
   if task['+flow'] and outcome ~= 'NEW' and outcome ~= 'EXISTS' then is_broken = true end
-  task.at = #reply - 2
-  if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, {t = task.type}) end
 end
 
 if ARGV[2] == '1' then redis.call('SET', KEYS[1], '1') end
 -- Of a workflow of which one task is refused none comes in.
 local function is_withheld(task) return is_broken and task['+flow'] end
-local coming = {}
-for _, task in ipairs(accepted) do
-  if is_withheld(task) then reply[task.at], reply[task.at + 2] = 'WITHHELD', ''
-  else coming[#coming + 1] = task end
+local accepted = 0
+for _, task in ipairs(coming) do
+  if task.outcome == 'NEW' and not is_withheld(task) then accepted = accepted + 1 end
 end
-note_depth(#coming)
-for _, task in ipairs(coming) do accept(task, now) end
-for _, each in ipairs(linked) do
-  local link = ({NEW = links.introduce, EXISTS = links.complete})[each.outcome]
-  if link and not is_withheld(each.task) then link(each.task, now) end
+note_depth(accepted)
+-- In the order in which they came, as the later ones may be absorbed by the earlier.
+for _, task in ipairs(coming) do
+  if is_withheld(task) then reply[task.at], reply[task.at + 2] = 'WITHHELD', ''
+  elseif task.outcome == 'NEW' then accept(task, now)
+  else absorb(task, task.outcome, task.other, now) end
+end
+for _, task in ipairs(linked) do
+  local link = ({NEW = links.introduce, EXISTS = links.complete})[task.outcome]
+  if link and not is_withheld(task) then link(task, now) end
 end
 flush_ended(now)
 finish(now)

@@ -2,11 +2,12 @@
 --
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
 -- a finished one without index, letter or time to live, one that waits for parents that have ended: each gets what it lacks. Members of schedules and
--- indexes without a record go, as do idempotency keys and dead letters of tasks that are gone, and deliveries that
--- lead to no task and will reach nobody any more. A group that is ahead of its stream would skip what comes.
+-- indexes without a record go, as do idempotency keys and dead letters of tasks that are gone, unique keys that no task
+-- holds, and deliveries that lead to no task and will reach nobody any more. A group that is ahead of its stream would
+-- skip what comes.
 --
 -- ARGV     [2] number of ids  [3] number of keys, then task ids, idempotency keys, and pairs of priority and entry
---          ('letter' and a dead letter's entry)
+--          ('letter' and a dead letter's entry, 'unique' and a unique key's digest)
 -- Returns  names and numbers of repairs: what, how many, …
 
 open()
@@ -159,23 +160,46 @@ local function drop_letter(letter)
   repaired('letter_without_task')
 end
 
+-- A unique key is its holder's, as that one's record says; it may have lost it.
+local function mend_unique(id, record)
+  local digest = digest_of(record)
+  if not holds_key(record, digest, now) or redis.pcall('GET', unique_key(digest)) then return end
+  redis.call('SET', unique_key(digest), id)
+  repaired('unique_key')
+end
+
+-- One that has expired holds it until somebody finds that it has.
+local function drop_unique(digest)
+  local id = text(unique_key(digest))
+  local record = id and read(id) or {}
+  if not id or is_newer(record) or holds_key(record, digest, -math.huge) then return end
+  redis.call('DEL', unique_key(digest))
+  repaired('unique_key')
+end
+
 local last_id = 3 + ARGV[2]
 local last_key = last_id + ARGV[3]
 for i = 4, last_id do
   local record = read(ARGV[i])
   if not record.s then drop_members(ARGV[i])
-  elseif mend[record.s] and not is_newer(record) then mend[record.s](ARGV[i], record) end
+  elseif mend[record.s] and not is_newer(record) then
+    mend[record.s](ARGV[i], record)
+    if record.u then mend_unique(ARGV[i], record) end
+  end
 end
 for i = last_id + 1, last_key do
   local key = idempotency_key(ARGV[i])
   local id = string.match(text(key) or '', '^%S+ (%S+) L$')
-  if id and redis.call('EXISTS', TASK .. id) == 0 then
+  -- One that expires was given for a task for which another stood.
+  if id and redis.call('EXISTS', TASK .. id) == 0 and redis.call('PTTL', key) == -1 then
     redis.call('DEL', key)
     repaired('idempotency_key')
   end
 end
 for i = last_key + 1, #ARGV, 2 do
-  if ARGV[i] == 'letter' then drop_letter(ARGV[i + 1]) else drop_stray(ARGV[i], ARGV[i + 1]) end
+  if ARGV[i] == 'letter' then drop_letter(ARGV[i + 1])
+  elseif ARGV[i] == 'unique' then drop_unique(ARGV[i + 1])
+  else drop_stray(ARGV[i], ARGV[i + 1]) end
 end
 flush_ended(now)
 finish(now)

@@ -20,9 +20,11 @@ if tick ~= '0' then
   bad = damaged_places({task})
   if bad then return bad end
   -- A tick comes again after the clock was put back by hours; its task may still be known.
-  if redis.call('EXISTS', TASK .. task.id) == 0 then accept(task, now, 'periodic') end
+  local outcome = 'NEW'
+  if redis.call('EXISTS', TASK .. task.id) == 0 then outcome = let_in(task, now, 'periodic') end
+  if outcome == 'DAMAGED' then return redis.error_reply('DAMAGED a unique key or throttle of ' .. name) end
   forget_depth()  -- not before: a DEL would let a full server go on
-  redis.call('HSET', key, 'last', tick, 'task', task.id)
+  if outcome == 'NEW' then redis.call('HSET', key, 'last', tick, 'task', task.id) end
 end
 redis.call('HSET', key, 'at', up_to)
 finish(now)

@@ -1,7 +1,8 @@
 -- trigger: run a periodic task now, out of turn, paused or not; its ticks go on as they were.
 --
 -- ARGV     [2] request id  [3] actor  [4] reason  [5] name, then the task, as _accept says
--- Returns  triggered:<id of the task> · missing · removed
+-- Returns  triggered:<id of the task> · unique:<id> · throttled:<id> · replaced:<id> (another task stands for it) ·
+--          missing · removed
 
 local request, actor, reason, name = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local before = remembered('trigger_periodic', name, request)
@@ -13,9 +14,10 @@ if bad then return bad end
 local known, removed = unpack(redis.call('HMGET', key, 'digest', 'removed'))
 if not known then return 'missing' end
 if removed then return 'removed' end
-accept(task, now, 'periodic')
+local outcome, id = let_in(task, now, 'periodic')
+if outcome == 'DAMAGED' then return redis.error_reply('DAMAGED a unique key or throttle of ' .. name) end
 forget_depth()  -- not before: a DEL would let a full server go on
-redis.call('HSET', key, 'last', whole(now), 'task', task.id)
+if outcome == 'NEW' then redis.call('HSET', key, 'last', whole(now), 'task', id) end
 audit(now, 'trigger_periodic', name, actor, reason, request)
 finish(now)
-return remember('triggered:' .. task.id)
+return remember((DETAIL[outcome] or 'triggered') .. ':' .. id)

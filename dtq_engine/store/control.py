@@ -1,7 +1,7 @@
 """What operators do to tasks and queues: each with a request id, safe to send again, audited where it acts."""
 
 from dtq_engine import validate
-from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, TaskNotFound
+from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, TaskNotFound, UniqueConflict
 from dtq_engine.ids import new_token
 from dtq_engine.model import CancelOutcome
 from dtq_engine.store.base import Base
@@ -33,7 +33,8 @@ class Control:
     ) -> None:
         """Give a task that ended without success a new life: attempts from 0, history kept.
 
-        Raises TaskNotFound, InvalidTransition, and IdempotencyConflict when its key is another task's by now.
+        Raises TaskNotFound, InvalidTransition, and IdempotencyConflict or UniqueConflict when its key is another task's
+        by now.
         """
         self._verb("requeue", task_id, queue, request or new_token(), actor, reason)
 
@@ -123,6 +124,10 @@ class Control:
             case "conflict":
                 raise IdempotencyConflict(
                     f"The idempotency key of task {task_id} belongs to another task by now: submit it anew instead."
+                )
+            case "held":
+                raise UniqueConflict(
+                    f"Another task holds the unique key of task {task_id} by now: let that end, or submit it anew."
                 )
             case "newer":
                 raise NewerRecord(f"Task {task_id} was written by a newer release of dtq: use that release for it.")

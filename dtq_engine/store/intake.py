@@ -5,8 +5,7 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-import msgspec
-
+from dtq_engine import codec
 from dtq_engine.connection import Patience
 from dtq_engine.errors import MemoryFull, RedisUnavailable, SubmitUncertain
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
@@ -68,6 +67,8 @@ class Intake:
 
 
 def _receipt(queue: str, outcome: bytes, task_id: bytes, state: bytes) -> Receipt:
+    if outcome == b"UNIQUE":
+        return Receipt(task_id.decode(), queue, SubmitOutcome.DUPLICATE, status_of(state), unique=True)
     return Receipt(task_id.decode(), queue, SubmitOutcome(outcome.decode().lower()), status_of(state))
 
 
@@ -75,8 +76,7 @@ def _fingerprint(task: NewTask) -> str | None:
     """What an idempotency key stands for: SHA-256 of the type and the payload, however its keys are ordered."""
     if task.idempotency_key is None:
         return None
-    canonical = msgspec.json.encode(msgspec.json.decode(task.payload), order="sorted")
-    return hashlib.sha256(task.type.encode() + b"\0" + canonical).hexdigest()
+    return hashlib.sha256(task.type.encode() + b"\0" + codec.canonical(task.payload)).hexdigest()
 
 
 class _MemoryGate:

@@ -13,6 +13,13 @@ from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.records import encode_new
 from dtq_engine.store.replies import members, pairs
 
+_OUTCOMES = {
+    "triggered": SubmitOutcome.NEW,
+    "unique": SubmitOutcome.DUPLICATE,
+    "throttled": SubmitOutcome.THROTTLED,
+    "replaced": SubmitOutcome.REPLACED,
+}
+
 
 class Periodic:
     """Listing, pausing, resuming and triggering periodic tasks."""
@@ -49,13 +56,14 @@ class Periodic:
     def trigger(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> Receipt:
         """Submit its task now, out of turn, even while it is paused; whatever the depth of its queue.
 
+        The receipt says if another task stands for it, because its type is unique or throttled.
         Raises PeriodicNotFound, InvalidTransition if it was removed, and MemoryFull.
         """
         found = self.get(name)
         task = encode_new(found.definition.task(new_id()), None)
         args = (request or new_token(), actor, reason, name, *task)
-        answer = self._answer(found, self._base.run("trigger", found.queue, *args))
-        return Receipt(answer.partition(":")[2], found.queue, SubmitOutcome.NEW)
+        answer, _, task_id = self._answer(found, self._base.run("trigger", found.queue, *args)).partition(":")
+        return Receipt(task_id, found.queue, _OUTCOMES[answer], unique=answer == "unique")
 
     def _hold(self, found: PeriodicTask, pauses: bool, request: str, actor: str, reason: str) -> None:
         self._answer(found, self._base.run("hold", found.queue, request, actor, reason, found.name, int(pauses)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Takes, Task
+from dtq_engine.store import deduplication
 from dtq_engine.store.link_records import decode_inputs, encode_links
 from dtq_engine.store.states import status_of
 
@@ -79,6 +80,8 @@ def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int
         pairs += ("K", "0")
     if task.restartable:
         pairs += ("Z", "1")
+    if task.deduplication is not None:
+        pairs += deduplication.encode(task, task.deduplication)
     limits = pack_limits(task.retry, task.timeout_ms)
     return [task.id, task.type, task.payload, task.priority, limits, len(pairs) // 2, *pairs]
 
@@ -231,6 +234,8 @@ def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: C
         cancel_requested=fields.get(b"x") == b"1",
         reason=_text(fields[b"m"]) if b"m" in fields else None,
         idempotency_key=_text(fields[b"i"]) if b"i" in fields else None,
+        unique=deduplication.LETTERS.get(fields.get(b"u", b"")[:1]),
+        debounced=fields.get(b"u", b"").startswith(b"b"),
         headers=decode_headers(fields.get(b"h") or read(b"h") or b""),
         is_linked=b"A" in fields,
         version=_int(fields[b"v"]) if b"v" in fields else RECORD_VERSION,

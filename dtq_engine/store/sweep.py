@@ -40,12 +40,12 @@ class Sweep:
         keys = self._base.keys
         known = set(self._base.queues())
         found: set[str] = set()
-        for kind, of_tasks in (("task", True), ("idempotency", False)):
+        for kind in ("task", "idempotency", "unique"):
             for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
                 repairs: dict[str, int] = {}
                 for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():
                     found.add(queue)
-                    _add(repairs, self._sweep(queue, rests if of_tasks else [], [] if of_tasks else rests))
+                    _add(repairs, self._sweep(queue, kind, rests))
                 yield repairs
         for queue in sorted(found - known):
             self._base.connection.call("SADD", keys.queues(), queue)
@@ -63,7 +63,7 @@ class Sweep:
             cursor: Any = 0
             while True:
                 cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
-                yield self._sweep(queue, flat[::2], [])
+                yield self._sweep(queue, "task", flat[::2])
                 if int(cursor) == 0:
                     break
 
@@ -83,12 +83,13 @@ class Sweep:
             yield _counts(self._base.run("sweep", queue, 0, 0, *places))
             first = f"({page[-1][0].decode()}"
 
-    def _sweep(self, queue: str, ids: Sequence[bytes], idempotency_keys: Sequence[bytes]) -> dict[str, int]:
+    def _sweep(self, queue: str, kind: str, names: Sequence[bytes]) -> dict[str, int]:
+        """Look at tasks, idempotency keys or unique keys."""
         total: dict[str, int] = {}
-        for part in chunks(ids, [0] * len(ids), IDS_PER_CALL):
-            _add(total, _counts(self._base.run("sweep", queue, len(part), 0, *part)))
-        for part in chunks(idempotency_keys, [0] * len(idempotency_keys), IDS_PER_CALL):
-            _add(total, _counts(self._base.run("sweep", queue, 0, len(part), *part)))
+        for part in chunks(names, [0] * len(names), IDS_PER_CALL):
+            numbers = (len(part) if kind == "task" else 0, len(part) if kind == "idempotency" else 0)
+            given = [word for name in part for word in (kind, name)] if kind == "unique" else part
+            _add(total, _counts(self._base.run("sweep", queue, *numbers, *given)))
         return total
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dtq_engine.model import NewTask, SubmitOutcome, Succeed
+from dtq_engine.model import Deduplication, NewTask, SubmitOutcome, Succeed, Unique
 from dtq_engine.store import intake
 
 
@@ -76,6 +76,15 @@ def test_a_submit_counts_the_queue_once_a_second_at_most(hand, commands):
     commands()
     hand.submit("second")
     assert "xlen" not in commands()
+
+
+def test_what_makes_a_task_unique_costs_only_those_that_are(hand, client, store):
+    hand.submit("plain")
+    hand.submit("unique", deduplication=Deduplication(unique=Unique.WAITING))
+    plain, unique = (client.hgetall(store.keys.task("default", each)).keys() for each in ("plain", "unique"))
+    assert unique - plain == {b"u"}
+    kinds = {key.split(b":")[1] for key in client.keys(f"{store.keys.prefix}:*plain*")}
+    assert kinds == {b"task"}
 
 
 def test_many_tasks_go_five_hundred_a_script(store, hand, calls):

@@ -4,7 +4,7 @@ A key is in order if it
 - expires, which is how finished tasks and all short memories end (but a living task must not);
 - is one of the few kept per queue or per deployment, whatever happens (`KEPT`);
 - belongs to a living task: its record, found from exactly the stream or schedule its status calls for, the
-  satellites that the record names, and its idempotency key;
+  satellites that the record names, its idempotency key, and its unique key while it holds that;
 - is a band or schedule, and each of its entries leads to a task that waits or runs there.
 """
 
@@ -88,12 +88,18 @@ class Leaks:
         elif kind in SATELLITES:
             if SATELLITES[kind] not in self._living(queue, rest).get(b"S", b""):
                 yield "has no living task that names it"
-        elif kind == "idempotency":
-            _, task_id, _ = self._client.get(key).split()
-            if not self._living(queue, task_id.decode()):
-                yield "has no living task and does not expire"
+        elif kind in {"idempotency", "unique"}:
+            yield from self._about_lock(key, kind, queue, rest)
         else:
             yield "is on no list of allowed keys"
+
+    def _about_lock(self, key: str, kind: str, queue: str, rest: str) -> Iterator[str]:
+        words = self._client.get(key).decode().split()
+        holder = self._living(queue, words[1] if kind == "idempotency" else words[0])
+        if not holder:
+            yield "has no living task and does not expire"
+        elif kind == "unique" and (holder.get(b"u", b"")[1:].decode() != rest or not _holds_unique_key(holder)):
+            yield "is held by no task whose record says so"
 
     def _record(self, queue: str, task_id: str) -> Record:
         record: Record = self._client.hgetall(f"{self._prefix}:task:{{{queue}}}:{task_id}")
@@ -144,3 +150,9 @@ class Leaks:
         for task_id in self._client.zrange(key, 0, -1):
             if drained or self._living(queue, task_id.decode()).get(b"s") != SCHEDULES[kind]:
                 yield f"its member {task_id.decode()} is left over"
+
+
+def _holds_unique_key(record: Record) -> bool:
+    """Whether a living task still holds its unique key: until it ends, until it starts, or while it is debounced."""
+    mode, state, started = record.get(b"u", b"")[:1], record.get(b"s"), record.get(b"L", b"").split(b" ")[3:4]
+    return mode == b"d" or (mode == b"w" and started in ([], [b"0"])) or (mode == b"b" and state == b"P")

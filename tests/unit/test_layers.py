@@ -29,7 +29,7 @@ LAYERS = (
         "task",
         "waiters",
     }
-    | {"decorator", "hooks", "isolation", "operator_shapes", "timetable"},
+    | {"deduplication", "hooks", "isolation", "operator_shapes", "timetable"},
     {"cli", "embedded", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}

@@ -1,0 +1,292 @@
+"""Unique tasks, throttling and debouncing, as task types and calls ask for them.
+
+A key says which tasks are alike. It is made from the payload alone, so that a process that does not have the handler
+makes the same one from what workers publish.
+"""
+
+import difflib
+import inspect
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, Literal, NoReturn, TypedDict, cast
+
+import msgspec
+
+from dtq_engine import codec, validate
+from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.model import Deduplication, NewTask, Unique
+from dtq_engine.signature import Signature
+
+UniqueKey = tuple[str, ...] | str | Callable[..., object]
+"""Names of parameters, a template such as `"report-{account}"`, or a function of parameters by name."""
+
+Bind = Callable[[bytes], Mapping[str, Any]]
+"""From a payload to the arguments that a handler gets."""
+
+
+class DeduplicationOptions(TypedDict, total=False):
+    """What `Dtq.task` and `Submitter.options` take of this; None leaves an option as it is.
+
+    `unique`: no second task while one with the same key waits for its first start ("waiting") or has not ended
+    ("until_done"); "no" ignores, in a call, what the type says. `unique_key`: what makes tasks alike, instead of all
+    arguments. `at_most` tasks are accepted `per` so many seconds, at whatever time one looks. `debounce`: a task starts
+    so many seconds after the last submit of its key, with what that said, but no later than `debounce_max` seconds
+    after the first. All within one queue.
+    """
+
+    unique: Literal["waiting", "until_done", "no"] | None
+    unique_key: UniqueKey | None
+    at_most: int | None
+    per: float | timedelta | None
+    debounce: float | timedelta | None
+    debounce_max: float | timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a type or a call says; `off` takes back what the type says."""
+
+    unique: Unique | None = None
+    key: UniqueKey | None = None
+    at_most: int | None = None
+    per_ms: int | None = None
+    debounce_ms: int | None = None
+    debounce_max_ms: int | None = None
+    off: bool = False
+
+    def over(self, earlier: "Rule | None") -> "Rule":
+        """What this rule says, else the earlier one; `off` leaves only the key of that."""
+        if earlier is None:
+            return self
+        base = Rule(key=earlier.key) if self.off else earlier
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given |= {"off": self.off or earlier.off}
+        return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+    def plain(self) -> Deduplication | None:
+        """What tasks say, but for the key; None if that is nothing. Raises InvalidTask for what is at odds."""
+        found = Deduplication(
+            unique=self.unique,
+            at_most=self.at_most,
+            per_ms=self.per_ms,
+            debounce_ms=self.debounce_ms,
+            debounce_max_ms=self.debounce_max_ms,
+        )
+        if found == Deduplication():
+            if self.key is not None and not self.off:
+                raise InvalidTask("unique_key", "unique_key alone means nothing: give unique, at_most or debounce too.")
+            return None
+        validate.check_deduplication(found)
+        return found
+
+    def wrap(self, make: Callable[..., NewTask], bind: Bind) -> Callable[..., NewTask]:
+        """`make`, which makes a task of an id and a payload, for tasks that carry their key as well."""
+        plain, key = self.plain(), self.key
+        if plain is None or key is None:
+            return make
+
+        def keyed(*, id: str, payload: bytes) -> NewTask:
+            task = make(id=id, payload=payload)
+            return replace(task, deduplication=replace(plain, key=key_of(key, task, bind)))
+
+        return keyed
+
+
+def read_rule(
+    *,
+    unique: object = None,
+    unique_key: object = None,
+    at_most: object = None,
+    per: object = None,
+    debounce: object = None,
+    debounce_max: object = None,
+) -> Rule | None:
+    """A rule as given, None for none. Raises InvalidTask, which names the option that is wrong."""
+    if all(each is None for each in (unique, unique_key, at_most, per, debounce, debounce_max)):
+        return None
+    if unique not in (None, "no", *Unique):
+        raise InvalidTask("unique", f"unique cannot be {unique!r}: use 'waiting', 'until_done' or 'no'.")
+    return Rule(
+        unique=None if unique is None or unique == "no" else Unique(cast(str, unique)),
+        key=None if unique_key is None else _read_key(unique_key),
+        at_most=None if at_most is None else validate.at_most(at_most),
+        per_ms=_milliseconds("per", per),
+        debounce_ms=_milliseconds("debounce", debounce),
+        debounce_max_ms=_milliseconds("debounce_max", debounce_max),
+        off=unique == "no",
+    )
+
+
+def literal(key: str | None) -> str | None:
+    """A key as it is, as the template that gives it."""
+    return None if key is None else key.replace("{", "{{").replace("}", "}}")
+
+
+def check_key(rule: Rule | None, signature: Signature) -> None:
+    """Raise InvalidTask, which names `unique_key`, unless the key can be made of a handler's parameters."""
+    if rule is None or rule.key is None:
+        return
+    for name in _names_in(rule.key):
+        if name not in signature.types and not signature.takes_others:
+            near = difflib.get_close_matches(name, signature.types, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(signature.types) or 'none'}."
+            raise InvalidTask("unique_key", f"unique_key names {name}, which is no parameter of the handler; {hint}")
+
+
+def key_of(key: UniqueKey, task: NewTask, bind: Bind) -> str:
+    """The key of a task, as text. An argument that was not passed counts as null. Raises InvalidTask."""
+    try:
+        if callable(key):
+            made = _call(key, bind(task.payload))
+        else:
+            arguments = codec.decode_object(task.payload)
+            made = _fill(key, arguments) if isinstance(key, str) else {name: arguments.get(name) for name in key}
+        text = made if isinstance(made, str) else codec.canonical(codec.write(made, "unique_key")).decode()
+    except NotJson as error:
+        raise InvalidTask("unique_key", f"{task.type}: no unique key can be made: {error}") from None
+    if not text:
+        raise InvalidTask(
+            "unique_key", f"{task.type}: the unique key of these arguments is empty text: make it differ."
+        )
+    return text
+
+
+def encode_function(value: object) -> object:
+    """How a function in a rule is published: by its name, as others cannot call it."""
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", type(value).__name__)}
+    raise NotImplementedError(f"{value!r} cannot be published")
+
+
+def read_published(type: str, found: object) -> Rule | None:
+    """A type's rule as a worker has published it; None for none, and for one that cannot be read here."""
+    try:
+        stored = msgspec.convert(found, _Published | None)
+    except msgspec.ValidationError:
+        return None
+    return None if stored is None else stored.rule(type)
+
+
+class _Published(msgspec.Struct):
+    unique: Unique | None = None
+    key: list[str] | str | dict[str, str] | None = None
+    at_most: int | None = None
+    per_ms: int | None = None
+    debounce_ms: int | None = None
+    debounce_max_ms: int | None = None
+
+    def rule(self, type: str) -> Rule:
+        key = _Elsewhere(type) if isinstance(self.key, dict) else self.key
+        return Rule(
+            unique=self.unique,
+            key=tuple(key) if isinstance(key, list) else key,
+            at_most=self.at_most,
+            per_ms=self.per_ms,
+            debounce_ms=self.debounce_ms,
+            debounce_max_ms=self.debounce_max_ms,
+        )
+
+
+class _Elsewhere:
+    """Stands for the function of a type whose handler this process does not have."""
+
+    def __init__(self, type: str) -> None:
+        self._type = type
+
+    def __call__(self, **_arguments: object) -> object:
+        raise InvalidTask(
+            "unique_key",
+            f"the unique key of {self._type} is made by a function, which only processes that have the handler can "
+            f"call: give a unique_key, or unique 'no'.",
+        )
+
+
+def _milliseconds(field: str, value: object) -> int | None:
+    return None if value is None else validate.duration_ms(field, value, low_ms=1)
+
+
+def _read_key(value: object) -> UniqueKey:
+    if isinstance(value, str):
+        _fields_of(value)
+        return value
+    names: tuple[object, ...] = cast("Any", value) if isinstance(value, tuple) else ()
+    if not isinstance(value, tuple) and callable(value):
+        _parameters_of(value)
+        return value
+    if not names or not all(isinstance(each, str) and each for each in names):
+        _refuse(f"unique_key cannot be {value!r}: use a tuple of parameter names, a template or a function of them.")
+    return cast("tuple[str, ...]", names)
+
+
+def _names_in(key: UniqueKey) -> tuple[str, ...]:
+    """The names of the parameters that a key cannot do without."""
+    if isinstance(key, str):
+        return tuple(name for _, name in _fields_of(key) if name is not None)
+    if not callable(key):
+        return key
+    named = [each for each in _parameters_of(key) if each.kind is not each.VAR_KEYWORD]
+    return tuple(each.name for each in named if each.default is each.empty)
+
+
+def _fields_of(template: str) -> list[tuple[str, str | None]]:
+    """A template as pairs of text and the name that follows it, None at the end."""
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError as error:
+        _refuse(f"unique_key cannot be {template!r}, as no template reads so ({error}): write a brace as {{{{ or }}}}.")
+    if not template:
+        _refuse("unique_key cannot be empty text: name the parameters that make tasks alike.")
+    for _, name, form, conversion in parsed:
+        if name is not None and (not name.isidentifier() or form or conversion):
+            _refuse(f"unique_key cannot be {template!r}: between its braces only names of parameters may stand.")
+    return [(text, name) for text, name, _, _ in parsed]
+
+
+def _parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """What a function is called with; it must be callable by name, and answer at once."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        _refuse(f"unique_key cannot be {function!r}, which has no signature to read: wrap it in a function.")
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if inspect.iscoroutinefunction(function) or not all(each.kind in by_name for each in parameters):
+        _refuse(
+            f"unique_key cannot be {function!r}: use a plain function that takes parameters of the handler by name."
+        )
+    return parameters
+
+
+def _fill(template: str, arguments: Mapping[str, Any]) -> str:
+    """A template with the arguments in it: text as it is, other values as JSON."""
+    parts: list[str] = []
+    for text, name in _fields_of(template):
+        parts.append(text)
+        if name is not None:
+            value = arguments.get(name)
+            parts.append(value if isinstance(value, str) else codec.canonical(codec.write(value)).decode())
+    return "".join(parts)
+
+
+def _call(function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
+    """What a key's function makes of the arguments that it takes: text, or a number or tuple, to be written as JSON."""
+    parameters = _parameters_of(function)
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        taken = {each.name for each in parameters}
+        absent = {each.name: None for each in parameters if each.default is each.empty}
+        arguments = absent | {name: value for name, value in arguments.items() if name in taken}
+    try:
+        made = function(**arguments)
+        hash(made)
+    except InvalidTask:
+        raise
+    except Exception as error:
+        _refuse(f"the function that makes the unique key raised {type(error).__name__}: {error}.", error)
+    if made is None:
+        _refuse("the function that makes the unique key returned None: return text, a number or a tuple of them.")
+    return made
+
+
+def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
+    raise InvalidTask("unique_key", problem) from cause
