@@ -21,6 +21,7 @@ _YEARS = 10 * 365 * _DAY
 _MIB = 1_048_576
 _CRASH = "DTQ_CRASH"
 _NOT_SETTINGS = frozenset({_CRASH})
+KIN_MARK = "_DTQ_KIN"  # no setting: it is handed down to whatever the processes of a worker start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +256,11 @@ def variable(name: str) -> str:
 def crash_point(environ: Mapping[str, str] | None = None) -> str:
     """Where a test wants this process to crash (`DTQ_CRASH`); empty, as it must be in production: nowhere."""
     return (os.environ if environ is None else environ).get(_CRASH, "")
+
+
+def marked_environ(mark: str) -> dict[str, str]:
+    """The environment for a process to be started, whose mark begins with that of this one."""
+    return {**os.environ, KIN_MARK: f"{os.environ.get(KIN_MARK, '')}/{mark}"}
 
 
 def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:

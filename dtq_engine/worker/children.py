@@ -25,6 +25,7 @@ Ending = Callable[[Execution, End, BaseException | None], None]
 
 AFTER_ERROR_S = 0.5
 STOP_S = 0.15
+LOOK_S = 0.05
 
 
 class Children:
@@ -45,6 +46,7 @@ class Children:
         self._orders = Orders()
         self._nursery = Nursery(self._orders, self._heard, self._buried)
         self._stopping = False
+        self._dismissed = False
         self._over = False
         self._thread = threading.Thread(target=self._work, name="dtq-children", daemon=True)
         self._thread.start()
@@ -61,9 +63,17 @@ class Children:
         """Let handlers know that the worker shuts down."""
         self._orders.put(self._announce_stop)
 
-    def stop(self) -> None:
-        """Kill what runs, and wait for that, but not for long."""
-        self._orders.put(self._stop)
+    def dismiss(self) -> None:
+        """Nothing more is to be run after what is known: let processes end in good order as they get free."""
+        self._orders.put(self._dismiss)
+
+    def stop(self, patience_s: float, is_hurried: Callable[[], bool]) -> None:
+        """Wait for the end of all processes; those that are left after `patience_s`, or when in a hurry, are killed."""
+        self._orders.put(self._finish)
+        deadline = time.monotonic() + patience_s
+        while self._thread.is_alive() and time.monotonic() < deadline and not is_hurried():
+            self._thread.join(LOOK_S)
+        self._orders.put(self._nursery.kill_all)
         self._thread.join(STOP_S)
 
     def _work(self) -> None:
@@ -107,10 +117,12 @@ class Children:
             if child.execution is not None:
                 child.announce_stop()
 
-    def _stop(self) -> None:
-        self._over = True
+    def _dismiss(self) -> None:
+        self._dismissed = True
+
+    def _finish(self) -> None:
+        self._dismissed = self._over = True
         self._waiting.clear()
-        self._nursery.kill_all()
 
     # Giving out work.
 
@@ -121,6 +133,10 @@ class Children:
         for _ in range(len(self._waiting) - starting):
             if not self._make_room() or not self._start():
                 break
+        if self._dismissed and not self._waiting:
+            for child in self._nursery.here:
+                if child.execution is None:
+                    child.leave()
 
     def _fit(self, execution: Execution) -> Offspring | None:
         """The process that was used last of those that suit, so that what is too many gets old."""

@@ -48,7 +48,7 @@ class Drain:
         self._say_goodbye()
         self._parts.failures.close(FAILURES_S)
         self._parts.lifetime.end(self._is_hurried)
-        self._end_loops()
+        self._end_loops(deadline)
 
     def _stop_taking(self) -> None:
         parts = self._parts
@@ -57,6 +57,8 @@ class Drain:
             loop.stop()
         parts.poll.halt(min(HALT_MOST_S, max(HALT_S, self._timeout_s)))
         parts.waiting.close()
+        if (children := parts.executor.children) is not None:
+            children.dismiss()
 
     def _wait_for_handlers(self, deadline: float) -> bool:
         inflight = self._parts.inflight
@@ -84,10 +86,10 @@ class Drain:
         if not inflight.wait_until_empty(begun + LAST_CALL_S - time.monotonic()):
             log.error("Redis did not answer in time: %d tasks come back when their leases expire", inflight.taken)
 
-    def _end_loops(self) -> None:
+    def _end_loops(self, drained_by: float) -> None:
         for loop in self._parts.loops:
             loop.stop()
-        self._parts.executor.stop()
+        self._parts.executor.stop(drained_by - time.monotonic(), self._is_hurried)
         # Closed sockets end the calls that loops may still be in.
         self._parts.connection.close()
         deadline = time.monotonic() + END_S

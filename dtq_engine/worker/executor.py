@@ -29,7 +29,7 @@ class Executor:
     """Starts claimed tasks, interrupts them, and sees to it that each ends here exactly once.
 
     `max_result_bytes` is the size up to which results are kept whole; `stopping` is set, for handlers that
-    look at it, once the worker shuts down. `make_children` is called for the first task that needs a process.
+    look at it, once the worker shuts down. `make_children` makes the `children`, for the first task that needs one.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Executor:
         # asyncio holds tasks weakly: those that outlive their execution are kept until they end.
         self._strays: set[Execution] = set()
         self._make_children = make_children
-        self._children: Children | None = None
+        self.children: Children | None = None
 
     def run(self, claims: Sequence[Claim]) -> None:
         """Start these tasks; their ends go to `inflight.ended`."""
@@ -117,13 +117,13 @@ class Executor:
     def announce_stop(self) -> None:
         """Let handlers know, if they look, that the worker shuts down."""
         self.stopping.set()
-        if self._children is not None:
-            self._children.announce_stop()
+        if self.children is not None:
+            self.children.announce_stop()
 
-    def stop(self) -> None:
-        """Let go of threads and loop, and end the processes; nobody waits for handlers that still run."""
-        if self._children is not None:
-            self._children.stop()
+    def stop(self, patience_s: float = 0.0, is_hurried: Callable[[], bool] = lambda: False) -> None:
+        """Let go of threads and loop, and end the processes, which have `patience_s` if nobody is in a hurry."""
+        if self.children is not None:
+            self.children.stop(patience_s, is_hurried)
         self._pool.stop()
         self.event_loop.stop()
 
@@ -146,11 +146,11 @@ class Executor:
                 self._inflight.refuse(claim, Raised(failure, permanent=True))
 
     def _run_in_processes(self, executions: Sequence[Execution]) -> None:
-        if self._children is None:
+        if self.children is None:
             # Not before: what no task uses shall cost nothing, not even its import.
             assert self._make_children is not None
-            self._children = self._make_children(self._end)
-        self._children.run(executions)
+            self.children = self._make_children(self._end)
+        self.children.run(executions)
 
     def _run_sync(self, execution: Execution) -> None:
         try:
@@ -208,8 +208,8 @@ class Executor:
 
     def _tell(self, execution: Execution) -> None:
         if execution.handler.isolation is not None:
-            if self._children is not None:
-                self._children.interrupt(execution)
+            if self.children is not None:
+                self.children.interrupt(execution)
         elif execution.handler.is_async:
             self.event_loop.call(partial(self._cancel, execution))
 

@@ -11,7 +11,7 @@ import msgspec
 from dtq_engine.worker.messages import FromChild
 from dtq_engine.worker.offspring import Offspring
 from dtq_engine.worker.orders import Orders
-from dtq_engine.worker.spawn import Death
+from dtq_engine.worker.spawn import Death, kill_all
 
 log = logging.getLogger("dtq.worker")
 
@@ -50,10 +50,10 @@ class Nursery:
 
     def kill_all(self) -> None:
         """End them, whatever they do."""
+        kill_all([child.process for child in self.all])
         for child in self.all:
             # How their executions end is no longer theirs to say.
             child.leaving, child.execution = True, None
-            child.process.kill()
             self._lose(child)
 
     def wait(self) -> None:
@@ -111,4 +111,6 @@ class Nursery:
         self._lose(child)
         self.all.remove(child)
         child.process.close()
+        if child.interrupted or death.code != 0:
+            child.process.end_kin()
         self._buried(child, death)

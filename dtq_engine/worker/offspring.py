@@ -59,7 +59,9 @@ class Offspring:
     def rest(self, rss_kib: int) -> None:
         """It is free, and uses so much memory."""
         self.ready, self.execution, self.rss_kib = True, None, rss_kib
-        self.kill_at, self.idle_since = math.inf, time.monotonic()
+        self.idle_since = time.monotonic()
+        if not self.leaving:
+            self.kill_at = math.inf
 
     def give(self, execution: Execution, *, stopping: bool) -> None:
         """Have it run this."""
@@ -95,6 +97,9 @@ class Offspring:
         """Have it end."""
         self.leaving = True
         self.kill_at = time.monotonic() + LEAVE_S
+        if self.interrupted:
+            # As long as it lives, it can be seen what comes from it.
+            self.process.end_kin()
         self._send(Leave())
 
     def kill_overdue(self, again_s: float) -> None:

@@ -1,10 +1,12 @@
 """Starting processes: fresh interpreters, never forks of one that has threads."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from dtq_engine.config import KIN_MARK, marked_environ
+from dtq_engine.worker.kin import end_kin
 from dtq_engine.worker.wire import Wire
 
 T = TypeVar("T")
@@ -59,7 +63,8 @@ class Spawned(Generic[T]):
 
     def __init__(self, role: str, greeting: msgspec.Struct, kinds: Any, *, leashed: bool = False) -> None:
         ours, theirs = socket.socketpair()
-        self._leashed = leashed
+        self.leashed = leashed
+        self._environ = marked_environ(secrets.token_hex(8))
         self._leash: list[int] = []
         self._floor_kib = peak_kib()
         try:
@@ -82,6 +87,11 @@ class Spawned(Generic[T]):
         """Its process id."""
         return self._process.pid
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its end has not been seen yet."""
+        return self._death is None
+
     def ask(self) -> None:
         """Have it show on stderr where it is, if it has come far enough for that; else this ends it."""
         if self._death is None:
@@ -89,9 +99,28 @@ class Spawned(Generic[T]):
                 os.kill(self.pid, ASKED)
 
     def kill(self) -> None:
-        """End it, and with a leash all processes in its group."""
-        if self._death is None:
-            self._signal(signal.SIGKILL)
+        """End it, and with a leash all that it has started, in its group and outside."""
+        kill_all([self])
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it, and with a leash its group, a signal."""
+        with suppress(ProcessLookupError, PermissionError):
+            if self.leashed:
+                os.killpg(self.pid, number)
+            elif self._death is None:
+                os.kill(self.pid, number)
+
+    @property
+    def mark(self) -> str:
+        """What the mark of all that it starts begins with."""
+        return self._environ[KIN_MARK]
+
+    def end_kin(self) -> None:
+        """End what it has started and what has left its group; without a leash, what those that it leashed have.
+
+        It may be dead.
+        """
+        end_kin([self.mark if self.leashed else f"{self.mark}/"], [] if self._death else [self.pid])
 
     def ended(self) -> Death | None:
         """How it ended; None while it runs. What it left behind in its group is ended then."""
@@ -112,14 +141,15 @@ class Spawned(Generic[T]):
         self._let_go()
 
     def _start(self, role: str, end: int) -> "subprocess.Popen[bytes]":
-        if self._leashed:
+        if self.leashed:
             self._leash = list(os.pipe())
         leash = self._leash[:1]
         process = subprocess.Popen(
             [sys.executable, *_flags(), "-P", str(BOOT), role, str(end), str(leash[0] if leash else UNKNOWN)],
             stdin=subprocess.DEVNULL,
             pass_fds=[end, *leash],
-            process_group=0 if self._leashed else None,
+            process_group=0 if self.leashed else None,
+            env=self._environ,
         )
         for each in leash:
             os.close(each)
@@ -129,20 +159,26 @@ class Spawned(Generic[T]):
     def _die(self, death: Death) -> None:
         self._death = death
         self._process.returncode = death.code
-        if self._leashed:
-            self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            if self._leashed:
-                os.killpg(self.pid, number)
-            else:
-                os.kill(self.pid, number)
+        if self.leashed:
+            self.send_signal(signal.SIGKILL)
 
     def _let_go(self) -> None:
         for each in self._leash:
             os.close(each)
         self._leash = []
+
+
+def kill_all(processes: "Sequence[Spawned[Any]]") -> None:
+    """End these, and of those with a leash all that they have started, in their groups and outside."""
+    here = [each for each in processes if each.is_here]
+    leashed = [each for each in here if each.leashed]
+    for each in leashed:
+        # So that it starts nothing while it is looked for what it has started.
+        each.send_signal(signal.SIGSTOP)
+    if leashed:
+        end_kin([each.mark for each in leashed], [each.pid for each in leashed])
+    for each in here:
+        each.send_signal(signal.SIGKILL)
 
 
 def import_path() -> list[str]:

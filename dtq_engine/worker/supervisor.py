@@ -173,6 +173,9 @@ class Supervisor:
             return
         with suppress(KeyError):
             self._selector.unregister(post.process.wire)
+        if death.code != 0:
+            # What its own processes have started in other sessions: nobody else is left to end it.
+            post.process.end_kin()
         was_ready, name = post.is_ready, str(post)
         delay_s = post.vacate(now)
         if self._leaving:

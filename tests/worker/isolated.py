@@ -1,8 +1,10 @@
 """Tasks that run in processes of their own, in a module that such a process can import."""
 
 import asyncio
+import atexit
 import contextvars
 import logging
+import logging.handlers
 import os
 import re
 import signal
@@ -72,6 +74,34 @@ def context(ctx: TaskContext, text: str) -> dict[str, Any]:
 def when_due(ctx: TaskContext) -> float:
     """How many seconds are left."""
     return ctx.deadline.timestamp() - time.time()
+
+
+@app.task("unflushed", process=True)
+def unflushed(ctx: TaskContext, path: str, how: str = "") -> int:
+    """Leave work for the end of the process: a function to call, and records in a buffer."""
+    if not buffered.handlers:
+        target = logging.FileHandler(path)
+        buffered.addHandler(logging.handlers.MemoryHandler(1000, target=target))
+        atexit.register(mark, path, f"atexit {how}")
+        if how == "hangs":
+            atexit.register(time.sleep, 60)
+    buffered.warning("buffered")
+    if how == "wait":
+        time.sleep(60)
+    return os.getpid()
+
+
+buffered = logging.getLogger("buffered")
+
+
+@app.task("unflushed.once", process=True, max_tasks=1)
+def unflushed_once(ctx: TaskContext, path: str) -> int:
+    return unflushed(ctx, path)
+
+
+@app.task("unflushed.large", process=True, max_memory_mb=1)
+def unflushed_large(ctx: TaskContext, path: str) -> int:
+    return unflushed(ctx, path)
 
 
 @app.task("thread")
@@ -181,6 +211,26 @@ def native(path: str) -> None:
     helper = subprocess.Popen(["sleep", "60"])
     mark(path, f"{os.getpid()} {helper.pid}")
     re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def scatter(path: str) -> None:
+    """Start programs in sessions of their own, one without the environment, one that loses its parent; their ids."""
+    own = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    bare = subprocess.Popen(["sleep", "60"], start_new_session=True, env={})
+    orphan = subprocess.check_output(["sh", "-c", "setsid sleep 60 >/dev/null & echo $!"], text=True)
+    mark(path, f"{os.getpid()} {own.pid} {bare.pid} {orphan.strip()}")
+
+
+@app.task("scattering", process=True, max_attempts=1)
+def scattering(path: str, how: str) -> None:
+    scatter(path)
+    match how:
+        case "ignore":
+            stubborn(f"{path}.too")
+        case "die":
+            os._exit(7)
+        case "wait":
+            time.sleep(60)
 
 
 @app.task("sleepy", process=True)

@@ -340,14 +340,14 @@ def test_a_handler_that_began_late_has_its_whole_time_and_no_more(
     [
         ("raise RuntimeError('broken since')", "ConfigurationError", "broken since"),
         ("import os; os._exit(9)", "ProcessDied", "ended with exit code 9 before it came to the handler"),
-        ("import time; time.sleep(60)", "TimeoutError", "importing jobs:app had not ended after 2 s"),
+        ("import time; time.sleep(60)", "TimeoutError", "importing jobs:app had not ended after 6 s"),
         ("from dtq_engine import Dtq; app = Dtq()", "ConfigurationError", "importing jobs:app registers no task pid"),
     ],
 )
 def test_a_task_whose_process_cannot_be_started_is_blocked_until_it_can_and_loses_no_attempt(
     app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path, source: str, kind: str, sentence: str
 ) -> None:
-    process = spawn(WORKING, process_start_timeout_s=2)
+    process = spawn(WORKING, process_start_timeout_s=6)
     (tmp_path / "jobs.py").write_text(source)
     handle = isolated.pid.options(max_attempts=1).submit()
     wait_until(lambda: handle.info().reason == f"process_not_started:{kind}", COLD_S)
@@ -360,7 +360,7 @@ def test_a_task_whose_process_cannot_be_started_is_blocked_until_it_can_and_lose
 
 @pytest.mark.drains
 def test_an_import_that_hangs_shows_where(app: Dtq, spawn: Spawn, tmp_path: Path) -> None:
-    process = spawn(WORKING, process_start_timeout_s=2)
+    process = spawn(WORKING, process_start_timeout_s=6)
     (tmp_path / "jobs.py").write_text("import time\n\ntime.sleep(60)")
     handle = isolated.pid.submit()
     wait_until(lambda: handle.info().reason, COLD_S)
@@ -438,6 +438,73 @@ def test_native_code_that_holds_the_lock_is_killed_at_its_timeout_with_what_it_s
     assert task.errors[0].type == "TimedOut"
     pids = [int(each) for each in first_line(tmp_path / "pids").split()]
     wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@pytest.fixture
+def scattered(tmp_path: Path) -> Iterator[Callable[[], list[int]]]:
+    """The ids of a process, and of the programs in sessions of their own that its handler started."""
+
+    def pids() -> list[int]:
+        return [int(each) for each in first_line(tmp_path / "pids").split()]
+
+    yield pids
+    for pid in pids():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("how", ["ignore", "wait"])
+@pytest.mark.parametrize("cause", ["timeout", "cancel"])
+def test_programs_in_sessions_of_their_own_end_with_the_handler_that_started_them(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path, scattered: Callable[[], list[int]], how: str, cause: str
+) -> None:
+    start(worker_concurrency=1)
+    handle = isolated.scattering.options(timeout=1.5 if cause == "timeout" else 60).submit(str(tmp_path / "pids"), how)
+    pids = scattered()
+    assert len([pid for pid in pids if is_alive(pid)]) == 4
+    if cause == "cancel":
+        handle.cancel()
+    assert ended(handle).status is (TaskStatus.CANCELLED if cause == "cancel" else TaskStatus.DEAD_LETTERED)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@pytest.mark.drains
+def test_of_a_process_that_dies_by_itself_they_end_if_they_kept_its_environment(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path, scattered: Callable[[], list[int]]
+) -> None:
+    start(worker_concurrency=1)
+    handle = isolated.scattering.submit(str(tmp_path / "pids"), "die")
+    assert ended(handle, COLD_S).errors[0].type == "ProcessDied"
+    child, own, _bare, orphan = scattered()
+    wait_until(lambda: not any(is_alive(pid) for pid in (child, own, orphan)))
+
+
+@pytest.mark.drains
+def test_what_a_handler_leaves_running_on_purpose_outlives_it_and_its_process(
+    app: Dtq, spawn: Spawn, tmp_path: Path, scattered: Callable[[], list[int]]
+) -> None:
+    process = spawn("from tests.worker.isolated import app")
+    isolated.scattering.submit(str(tmp_path / "pids"), "return").result(timeout=COLD_S)
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    child, *programs = scattered()
+    wait_until(lambda: not is_alive(child))
+    assert all(is_alive(pid) for pid in programs)
+
+
+def test_programs_of_a_worker_that_is_killed_are_ended_by_its_supervisor(
+    app: Dtq, spawn: Spawn, tmp_path: Path, scattered: Callable[[], list[int]]
+) -> None:
+    process = spawn("from tests.worker.isolated import app", worker_processes=2)
+    handle = isolated.scattering.submit(str(tmp_path / "pids"), "wait")
+    child, own, _bare, orphan = scattered()
+    holder = next(pid for pid in process.children if child in children_of(pid))
+    os.kill(holder, signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(pid) for pid in (child, own, orphan)))
+    handle.cancel()
+    process.signal(signal.SIGTERM)
+    process.wait(5)
 
 
 @pytest.mark.drains
@@ -557,6 +624,95 @@ def test_a_worker_that_is_killed_leaves_no_handler_running(app: Dtq, spawn: Spaw
     process.kill()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 1)
     handle.cancel()
+
+
+# The end of a process in good order.
+
+FLUSHED = {"buffered", "atexit "}
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("name", ["unflushed.once", "unflushed.large"])
+def test_a_process_that_is_worn_out_puts_away_what_it_holds(run: Any, app: Dtq, tmp_path: Path, name: str) -> None:
+    child = run(app.named(name), path=str(tmp_path / "notes"))
+    wait_until(lambda: not is_alive(child))
+    assert set(lines(tmp_path / "notes")) == FLUSHED
+
+
+@pytest.mark.drains
+def test_a_process_that_was_idle_for_long_puts_away_what_it_holds(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nursery, "IDLE_S", 0.5)
+    child = run(isolated.unflushed, str(tmp_path / "notes"))
+    wait_until(lambda: not is_alive(child))
+    assert set(lines(tmp_path / "notes")) == FLUSHED
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("processes", [1, 2])
+def test_processes_put_away_what_they_hold_when_their_worker_leaves(
+    app: Dtq, spawn: Spawn, tmp_path: Path, processes: int
+) -> None:
+    process = spawn(WORKING, drain_timeout_s=5, worker_processes=processes)
+    child = isolated.unflushed.submit(str(tmp_path / "notes")).result(timeout=COLD_S)
+    before = time.monotonic()
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert time.monotonic() - before < 3
+    assert not is_alive(child)
+    assert set(lines(tmp_path / "notes")) == FLUSHED
+
+
+@pytest.mark.drains
+def test_a_process_that_is_busy_as_its_worker_leaves_puts_away_what_it_holds_after_its_task(
+    app: Dtq, spawn: Spawn, tmp_path: Path
+) -> None:
+    process = spawn(WORKING, drain_timeout_s=5, worker_concurrency=1)
+    isolated.unflushed.submit(str(tmp_path / "notes")).result(timeout=COLD_S)
+    handle = isolated.sleepy.submit(str(tmp_path / "busy"), 1.0)
+    first_line(tmp_path / "busy")
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert handle.result(timeout=1) == "slept"
+    assert set(lines(tmp_path / "notes")) == FLUSHED
+
+
+@pytest.mark.drains
+def test_a_process_whose_task_timed_out_puts_away_what_it_holds_if_the_handler_gave_way(
+    app: Dtq, start: Start, ended: Ended, tmp_path: Path
+) -> None:
+    start(worker_concurrency=1)
+    handle = isolated.unflushed.options(timeout=0.5, max_attempts=1).submit(str(tmp_path / "notes"), "wait")
+    assert ended(handle, COLD_S).errors[0].type == "TimedOut"
+    wait_until(lambda: set(lines(tmp_path / "notes")) == {"buffered", "atexit wait"})
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_process_that_does_not_come_to_its_end_is_killed_by_the_end_of_the_drain(
+    app: Dtq, spawn: Spawn, tmp_path: Path, hurried: bool
+) -> None:
+    process = spawn(WORKING, drain_timeout_s=60 if hurried else 1.5)
+    child = isolated.unflushed.submit(str(tmp_path / "notes"), "hangs").result(timeout=COLD_S)
+    before = time.monotonic()
+    process.signal(signal.SIGTERM)
+    if hurried:
+        time.sleep(2.1)
+        process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert 1.4 < time.monotonic() - before < 3.1
+    wait_until(lambda: not is_alive(child), 1)
+
+
+@pytest.mark.drains
+def test_a_process_that_does_not_come_to_its_end_is_killed_after_a_while(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nursery, "IDLE_S", 0.2)
+    monkeypatch.setattr(offspring, "LEAVE_S", 0.5)
+    child = run(isolated.unflushed, str(tmp_path / "notes"), "hangs")
+    wait_until(lambda: not is_alive(child))
 
 
 # Wear and tear.
