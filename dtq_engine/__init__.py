@@ -60,7 +60,7 @@ from dtq_engine.model import (
 )
 from dtq_engine.periodic import PeriodicTask
 from dtq_engine.store import Store
-from dtq_engine.store.events import AuditEntry, Event
+from dtq_engine.store.events import AuditEntry, Event, EventType
 from dtq_engine.store.feed import EventFeed, EventGap, EventReplay
 from dtq_engine.store.history import Snapshot, Span
 
@@ -77,6 +77,7 @@ __all__ = [
     "EventFeed",
     "EventGap",
     "EventReplay",
+    "EventType",
     "Failure",
     "Handle",
     "HookFailed",

@@ -85,6 +85,10 @@ class Keys:
         """Sorted set: the digests of the builds of workers that live, by the ms when their types lapse."""
         return f"{self.prefix}:builds:{{{queue}}}"
 
+    def crew(self, queue: str) -> str:
+        """Hash: the workers that say they serve the queue, each with the token of its life."""
+        return f"{self.prefix}:crew:{{{queue}}}"
+
     def claim(self, queue: str, worker: str, token: str) -> str:
         """String: the ids of one claim, for when it is sent again."""
         return f"{self.prefix}:claim:{{{queue}}}:{worker}:{token}"

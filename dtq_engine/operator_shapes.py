@@ -40,8 +40,9 @@ class PurgeShape(msgspec.Struct):
 
 
 class EventShape(msgspec.Struct, kw_only=True):
-    """A line of `dtq events`: one thing that happened to a task; `event_id` counts up by one within a queue.
+    """A line of `dtq events`: one thing that happened in a queue; `event_id` counts up by one within it.
 
+    What happened to a worker, or to the queue itself, has no `task_id`, no `task_type` and no `attempt`.
     Where the log no longer has some, one line with the type `GAP` and their number in `missing` stands for them.
     """
 
@@ -185,8 +186,9 @@ def periodic_shape(task: PeriodicTask) -> PeriodicShape:
 
 def event_shape(event: Event) -> EventShape:
     """An event for `--json`."""
-    same = ("type", "queue", "event_id", "task_id", "task_type", "attempt", "worker_id", "detail")
-    return EventShape(at=at(event.ts_ms), **{name: getattr(event, name) for name in same})
+    same = ("type", "queue", "event_id", "task_id", "task_type", "worker_id", "detail")
+    attempt = None if event.task_id is None else event.attempt
+    return EventShape(at=at(event.ts_ms), attempt=attempt, **{name: getattr(event, name) for name in same})
 
 
 def gap_shape(queue: str, missing: int | None) -> EventShape:

@@ -1,4 +1,4 @@
-"""`dtq events` and `dtq audit`: what happened to tasks, and what operators did."""
+"""`dtq events` and `dtq audit`: what happened, and what operators did."""
 
 import heapq
 import time
@@ -17,16 +17,14 @@ from dtq_engine.errors import RedisUnavailable
 from dtq_engine.harmless import safe
 from dtq_engine.operator_shapes import ActionsShape, action_shape, event_shape, gap_shape
 from dtq_engine.store import Store
-from dtq_engine.store.events import AuditEntry, Event
+from dtq_engine.store.events import AuditEntry, Event, EventType
 from dtq_engine.store.feed import EventFeed, EventGap, Told
 
 LOOK_S = 1.0
 LOG_LENGTH = 10_000
-NAMES = (
-    "TASK_QUEUED", "TASK_STARTED", "TASK_SUCCEEDED", "TASK_FAILED", "TASK_RETRY_SCHEDULED", "TASK_RETRIED",
-    "TASK_DEAD_LETTERED", "TASK_CANCELLED", "TASK_EXPIRED", "TASK_DUPLICATE_ABSORBED", "TASK_FENCED",
-)  # fmt: skip
 COLOURS = {
+    "WORKER_STALE": "red",
+    "CONFIGURATION_CHANGED": "yellow",
     "TASK_SUCCEEDED": "green",
     "TASK_FAILED": "red",
     "TASK_DEAD_LETTERED": "red",
@@ -53,6 +51,7 @@ class Wanted:
     names: Sequence[str]
     type: str | None
     task_id: str | None
+    worker_id: str | None
 
     def __call__(self, event: Event) -> bool:
         """Whether to show this one."""
@@ -60,20 +59,22 @@ class Wanted:
             (not self.names or event.type in self.names)
             and self.type in {None, event.task_type}
             and self.task_id in {None, event.task_id}
+            and self.worker_id in {None, event.worker_id}
         )
 
 
-@click.command(short_help="Show what happens to tasks, as it happens with --follow.")
+@click.command(short_help="Show what happens to tasks, workers and queues, with --follow as it does.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--since", metavar="TIME", callback=as_moment, help="All since then: 10m (ago), or 2026-10-31T08:00.")
 @click.option("--limit", type=click.IntRange(0, LOG_LENGTH), metavar="NUMBER",
               help="Begin with at most this many; 50 by default, 10 with --follow, all with --since.")  # fmt: skip
 @click.option("--queue", "queues", metavar="NAME", multiple=True, callback=as_queues,
               help="Only of this queue; may be repeated.")  # fmt: skip
-@click.option("--event", "names", type=click.Choice(NAMES, case_sensitive=False), metavar="NAME", multiple=True,
-              help=f"Only events of this name, such as {NAMES[3]}; may be repeated.")  # fmt: skip
+@click.option("--event", "names", type=click.Choice(list(EventType), case_sensitive=False), metavar="NAME",
+              multiple=True, help=f"Only events of this name, such as {EventType.TASK_FAILED}; may be repeated.")  # fmt: skip
 @click.option("--type", "type_", metavar="TYPE", callback=as_type, help="Only of tasks of this type.")
 @click.option("--id", "task_id", metavar="ID", callback=as_id, help="Only of this task.")
+@click.option("--worker", "worker_id", metavar="NAME", help="Only what this worker did, and what became of it.")
 @common
 @click.pass_obj
 def events(
@@ -86,8 +87,9 @@ def events(
     names: Sequence[str],
     type_: str | None,
     task_id: str | None,
+    worker_id: str | None,
 ) -> int:
-    """Show what happened to tasks, oldest first; the log keeps about 10,000 events of each queue.
+    """Show what happened to tasks, workers and queues, oldest first; the log keeps about 10,000 events of each queue.
 
     With --json a line for each event.
 
@@ -95,9 +97,10 @@ def events(
     Example:
       dtq events --follow --event TASK_FAILED --event TASK_DEAD_LETTERED
       dtq events --since 10m --type reports.build --json
+      dtq events --event WORKER_STALE --event CONFIGURATION_CHANGED
     """
     store = console.app().store
-    wanted = Wanted(queues, names, type_, task_id)
+    wanted = Wanted(queues, names, type_, task_id, worker_id)
     since_ms = None if since is None else since(store.now_ms())
     if limit is None:
         limit = LOG_LENGTH if since is not None else 10 if follow else 50
@@ -174,7 +177,7 @@ class Report:
 def _line(event: Event) -> str:
     when = datetime.fromtimestamp(event.ts_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     name = click.style(event.type.ljust(20), fg=COLOURS.get(event.type))
-    words = [when, name, safe(event.queue), safe(event.task_id), safe(event.task_type)]
+    words = [when, name, safe(event.queue), *(safe(each) for each in (event.task_id, event.task_type) if each)]
     if event.attempt:
         words.append(f"attempt {event.attempt}")
     words += [safe(each) for each in (event.worker_id, event.detail) if each]

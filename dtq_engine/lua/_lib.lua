@@ -214,11 +214,15 @@ local function write_counters()
 end
 
 -- Lines of blank-separated words: what, task id, task type, attempt, worker, detail.
+local NO_TASK = '*'
 local function event(what, id, record, detail)
   local worker = (record.w and record.w ~= '') and record.w or '-'
   lines[#lines + 1] = what .. ' ' .. id .. ' ' .. (record.t or '-') .. ' ' .. (record.a or '0') .. ' ' .. worker .. ' '
     .. (detail and string.gsub(detail, '%s', '_') or '-')
 end
+
+-- Something about the queue itself was changed, by this verb, maybe as to one thing of several.
+local function changed(verb, name) event('CONFIGURATION_CHANGED', NO_TASK, {}, name and verb .. ':' .. name or verb) end
 
 -- One log entry and one PUBLISH per script call. An entry's id is the number of its last event, so that
 -- the log is bounded by events, not by entries, and a reader sees a gap.

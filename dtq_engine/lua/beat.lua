@@ -2,9 +2,9 @@
 --
 -- KEYS[1]  the worker's hash
 -- ARGV     time to live in ms, then field, value …
--- Returns  OK
+-- Returns  1 when it was said before and is not forgotten, else 0
 
-redis.call('DEL', KEYS[1])
+local known = redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return 'OK'
+return known

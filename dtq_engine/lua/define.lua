@@ -20,6 +20,8 @@ if digest == '' then
   if not known or removed then return 'SAME' end
   redis.call('HSET', key, 'removed', whole(now))
   redis.call('PEXPIRE', key, 86400000)
+  changed('withdraw', name)
+  finish(now)
   return 'REMOVED'
 end
 if known == digest and not removed and tonumber(at) then return 'SAME' end
@@ -38,4 +40,6 @@ end
 redis.call('HDEL', key, 'removed')
 redis.call('PERSIST', key)
 push_token(KEY['wake:schedule'])
+changed('define', name)
+finish(now)
 return 'DEFINED'

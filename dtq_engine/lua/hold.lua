@@ -22,4 +22,6 @@ elseif paused then
   push_token(KEY['wake:schedule'])
 end
 audit(now, verb, name, actor, reason, request)
+changed(verb, name)
+finish(now)
 return remember(pauses and 'paused' or 'resumed')

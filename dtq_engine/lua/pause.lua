@@ -15,5 +15,6 @@ if span ~= '' then redis.call('PEXPIRE', paused_key(), span) end
 redis.call('DEL', KEY.wake)
 remember('paused')
 audit(now, 'pause', QUEUE, actor, reason, request)
+changed('pause')
 finish(now)
 return 'paused'

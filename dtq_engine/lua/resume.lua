@@ -12,5 +12,6 @@ redis.call('DEL', paused_key())
 wake = true
 remember('resumed')
 audit(now, 'resume', QUEUE, actor, reason, request)
+changed('resume')
 finish(now)
 return 'resumed'

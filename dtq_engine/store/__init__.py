@@ -12,6 +12,7 @@ from dtq_engine.keys import Keys
 from dtq_engine.store.agenda import Agenda
 from dtq_engine.store.base import Base
 from dtq_engine.store.control import Control
+from dtq_engine.store.crew import Crew
 from dtq_engine.store.drain import Drains
 from dtq_engine.store.events import Events
 from dtq_engine.store.feed import EventFeed, EventReplay
@@ -42,6 +43,7 @@ class Store:
         self.keys = Keys(settings.prefix, connection.database)
         base = Base(connection, self.keys, settings)
         self.workers = Workers(base)
+        self.crew = Crew(base)
         self.schemas = Schemas(base, self.workers)
         self.intake = Intake(base, self.workers)
         self.leases = Leases(base, self.workers)

@@ -1,7 +1,8 @@
-"""What happened, read back from the logs: task events and operators' actions."""
+"""What happened, read back from the logs: events of tasks, workers and queues, and operators' actions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from typing import Any, cast
 
@@ -12,16 +13,43 @@ ENTRIES_PER_CALL = 20
 """An entry holds the events of one script call, up to some hundreds."""
 
 
+NO_TASK = "*"
+
+
+class EventType(StrEnum):
+    """What there is to tell. A newer release may tell more, so that an event's `type` is any text."""
+
+    TASK_QUEUED = "TASK_QUEUED"
+    TASK_STARTED = "TASK_STARTED"
+    TASK_SUCCEEDED = "TASK_SUCCEEDED"
+    TASK_FAILED = "TASK_FAILED"
+    TASK_RETRY_SCHEDULED = "TASK_RETRY_SCHEDULED"
+    TASK_RETRIED = "TASK_RETRIED"
+    TASK_DEAD_LETTERED = "TASK_DEAD_LETTERED"
+    TASK_CANCELLED = "TASK_CANCELLED"
+    TASK_EXPIRED = "TASK_EXPIRED"
+    TASK_DUPLICATE_ABSORBED = "TASK_DUPLICATE_ABSORBED"
+    TASK_FENCED = "TASK_FENCED"
+    WORKER_STARTED = "WORKER_STARTED"
+    WORKER_STOPPED = "WORKER_STOPPED"
+    WORKER_STALE = "WORKER_STALE"
+    CONFIGURATION_CHANGED = "CONFIGURATION_CHANGED"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to a task. `event_id` counts up by one within a queue."""
+    """One thing that happened in a queue; `event_id` counts up by one within it.
+
+    Events of a worker, and of the queue itself, have no `task_id` and no `task_type`, and 0 as `attempt`. A worker that
+    serves several queues is told in each of them.
+    """
 
     event_id: int
     ts_ms: int
     type: str
-    task_id: str
+    task_id: str | None
     queue: str
-    task_type: str
+    task_type: str | None
     attempt: int
     worker_id: str | None
     detail: str | None
@@ -145,9 +173,9 @@ def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
             event_id=number,
             ts_ms=at_ms,
             type=words[0],
-            task_id=words[1],
+            task_id=None if words[1] == NO_TASK else words[1],
             queue=queue,
-            task_type=words[2],
+            task_type=None if words[1] == NO_TASK else words[2],
             attempt=int(words[3]),
             worker_id=None if words[4] == "-" else words[4],
             detail=None if words[5] == "-" else words[5],

@@ -38,12 +38,13 @@ class Workers:
             self._base.run("announce", queue, digest, TYPES_TTL_MS, int(frees), *types)
         return digest
 
-    def beat(self, info: WorkerInfo, ttl_s: float) -> None:
-        """Say that a worker is alive; without another beat it is forgotten after `ttl_s`."""
-        body = msgspec.json.encode(info)
-        scripts.run(self._base.connection, "beat", self._base.keys.worker(info.id), (round(ttl_s * 1000), "info", body))
+    def beat(self, info: WorkerInfo, ttl_s: float) -> bool:
+        """Say that a worker is alive; without another beat it is forgotten after `ttl_s`. Whether it was known."""
+        said = (round(ttl_s * 1000), "info", msgspec.json.encode(info))
+        known = scripts.run(self._base.connection, "beat", self._base.keys.worker(info.id), said)
         # In this order: who lists the workers in between strikes off a name that has nothing behind it.
         scripts.run(self._base.connection, "enlist", self._base.keys.workers(), (info.id,))
+        return bool(known)
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has stopped."""

@@ -21,6 +21,8 @@ HALT_MOST_S = 2.0
 UNWIND_S = 0.25
 LAST_CALL_S = 0.6
 GOODBYE_S = 0.15
+# Within the drain time there is more of it for saying so in each queue.
+GOODBYE_MOST_S = 1.0
 END_S = 0.15
 # What the app's own hooks may add to that second.
 FAILURES_S = 2.0
@@ -45,7 +47,7 @@ class Drain:
         crash.at("in-drain")
         if not self._wait_for_handlers(deadline):
             self._give_back()
-        self._say_goodbye()
+        self._say_goodbye(deadline)
         self._parts.failures.close(FAILURES_S)
         self._parts.lifetime.end(self._is_hurried)
         self._end_loops(deadline)
@@ -96,11 +98,12 @@ class Drain:
         for loop in self._parts.loops:
             loop.join(max(0.0, deadline - time.monotonic()))
 
-    def _say_goodbye(self) -> None:
-        # In a thread of its own, because Redis may be away and nobody can wait for it now.
+    def _say_goodbye(self, deadline: float) -> None:
+        # In a thread of its own, because Redis may be away and nobody can wait for it long.
         goodbye = threading.Thread(target=self._leave, name="dtq-goodbye", daemon=True)
         goodbye.start()
-        goodbye.join(GOODBYE_S)
+        left_s = 0.0 if self._is_hurried() else deadline - time.monotonic()
+        goodbye.join(max(GOODBYE_S, min(left_s, GOODBYE_MOST_S)))
 
     def _leave(self) -> None:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.model import WorkerInfo
 from dtq_engine.store import Store
+from dtq_engine.worker.attendance import Attendance
 from dtq_engine.worker.execution import Cause, Execution, Key
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.known_types import KnownTypes
@@ -29,6 +30,7 @@ class Heartbeat(Loop):
         store: Store,
         inflight: InFlight,
         types: KnownTypes,
+        attendance: Attendance,
         describe: Callable[[], WorkerInfo],
         interrupt: Callable[[Key, Cause], None],
         outage: Outage,
@@ -39,6 +41,7 @@ class Heartbeat(Loop):
         self._store = store
         self._inflight = inflight
         self._types = types
+        self._attendance = attendance
         self._describe = describe
         self._interrupt = interrupt
         self._ttl_s = ttl_s
@@ -50,7 +53,8 @@ class Heartbeat(Loop):
         with self._beating:
             if not self.stopped:
                 with self._outage.exchange():
-                    self._store.workers.beat(self._describe(), self._ttl_s)
+                    known = self._store.workers.beat(self._describe(), self._ttl_s)
+                self._attendance.show(is_news=not known)
         self._types.refresh()
         self._outage.ended()
 
@@ -58,6 +62,8 @@ class Heartbeat(Loop):
         """Take the worker off the list; no heartbeat puts it back."""
         with self._beating:
             self.stop()
+            # First, so that a worker that gets no further is missed where it did not say so.
+            self._attendance.end()
             self._store.workers.leave(self._describe().id)
 
     def _renew_all(self, executions: Sequence[Execution]) -> None:

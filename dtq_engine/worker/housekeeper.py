@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.store import Store
+from dtq_engine.worker.attendance import Absences
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.scheduler import Scheduler
@@ -21,15 +22,18 @@ SWEEP_STEP_S = 3.0
 class Housekeeper(Loop):
     """Once a minute lets go what is over the limits, and notes the counters; always walks over the keys to mend them.
 
+    Between its steps it looks for workers that fell silent.
+
     A loop of its own beside the scheduler's, so that no due task waits for it. Only the leader's does anything.
     """
 
     name = "housekeeper"
 
-    def __init__(self, scheduler: Scheduler, store: Store, outage: Outage) -> None:
+    def __init__(self, scheduler: Scheduler, store: Store, absences: Absences, outage: Outage) -> None:
         super().__init__(outage, SWEEP_STEP_S)
         self._scheduler = scheduler
         self._store = store
+        self._absences = absences
         self._tidied_at = time.monotonic()
 
     def step(self) -> None:
@@ -38,6 +42,7 @@ class Housekeeper(Loop):
             return
         if time.monotonic() - self._tidied_at >= TIDY_S:
             self.tidy()
+        self._absences.look(self._scheduler.queues)
         self._sweep()
 
     def tidy(self) -> None:

@@ -11,6 +11,7 @@ from dtq_engine.model import WorkerInfo
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.timetable import definitions
+from dtq_engine.worker.attendance import Absences, Attendance
 from dtq_engine.worker.control import Control
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.failures import Failures
@@ -69,10 +70,11 @@ class Parts:
         self.lifetime = Lifetime(registry.hooks, self.executor.event_loop)
         self.scheduler = Scheduler(self.store, self.outage)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
-        self.housekeeper = Housekeeper(self.scheduler, self.store, self.outage)
+        absences = Absences(self.store.crew, self.outage, 2 * settings.heartbeat_interval_s)
+        self.housekeeper = Housekeeper(self.scheduler, self.store, absences, self.outage)
         self.finalizer = self._make_finalizer(registry)
         self.watchdog = self._make_watchdog(give_up, show_life)
-        self.heartbeat = self._make_heartbeat(describe)
+        self.heartbeat = self._make_heartbeat(worker_id, describe)
         self.control = self._make_control(worker_id)
         self.poll = self._make_poll(worker_id)
         self.reaper = self._make_reaper(worker_id, registry)
@@ -120,12 +122,13 @@ class Parts:
             outage=self.outage,
         )
 
-    def _make_heartbeat(self, describe: Callable[[], WorkerInfo]) -> Heartbeat:
+    def _make_heartbeat(self, worker_id: str, describe: Callable[[], WorkerInfo]) -> Heartbeat:
         interval_s = self._settings.heartbeat_interval_s
         return Heartbeat(
             store=self.store,
             inflight=self.inflight,
             types=self.types,
+            attendance=Attendance(self.store.crew, worker_id, self._settings.worker_queues),
             describe=describe,
             interrupt=self.executor.interrupt,
             outage=self.outage,

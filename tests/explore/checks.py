@@ -25,6 +25,10 @@ LOGGED = {
     "TASK_RETRIED",
     "TASK_FENCED",
     "TASK_DUPLICATE_ABSORBED",
+    "WORKER_STARTED",
+    "WORKER_STOPPED",
+    "WORKER_STALE",
+    "CONFIGURATION_CHANGED",
     *(f"TASK_{status.name}" for status in FINAL),
 }
 
@@ -46,6 +50,7 @@ def check(now: Snapshot, promises: Promises, log: Counter[str]) -> None:
     _check_counters(now, promises, log)
     _check_wakes(now, promises)
     _check_periodic(now, promises)
+    expect(now.crew == promises.crew, "a queue knows the workers that serve it", now.crew, promises.crew)
 
 
 def _check_existence(now: Snapshot, promises: Promises) -> None:

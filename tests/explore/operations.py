@@ -31,6 +31,7 @@ from tests.explore.calls.control import (
     Resume,
     RunNow,
 )
+from tests.explore.calls.crew import Gone, Started
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
 from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
@@ -231,6 +232,16 @@ def retire(stage: Stage) -> None:
     stage.send(Retire())
 
 
+def come_and_go(stage: Stage) -> None:
+    """A worker starts, or one of the lives that there were ends, as it says itself or as a leader finds."""
+    dice = stage.dice
+    if not stage.lives or dice.random() < 0.5:
+        stage.lives.append((dice.choice(("w1", "w2")), stage.name("l")))
+        stage.send(Started(*stage.lives[-1]), late=True)
+    else:
+        stage.send(Gone(*dice.choice(stage.lives[-3:]), dice.random() < 0.5), late=True)
+
+
 def announce(stage: Stage) -> None:
     """Workers publish their types."""
     stage.announce(stage.dice.choice((OLD_TYPES, TYPES)))
@@ -296,6 +307,7 @@ OPERATIONS = (
     Operation(sweep, 0.3),
     Operation(retire, 0.5),
     Operation(announce, 0.4),
+    Operation(come_and_go, 0.7),
     Operation(watch_time_pass, 5),
     Operation(define, 0.7),
     Operation(tick, 3),

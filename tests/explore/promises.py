@@ -121,6 +121,7 @@ class Promises:
     events: Counter[str] = field(default_factory=Counter)
     answers: dict[str, object] = field(default_factory=dict)
     claims: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    crew: dict[str, str] = field(default_factory=dict)
     periodic: Periodic | None = None
     accepted: int = 0
     forgotten: int = 0
@@ -143,6 +144,7 @@ class Promises:
             events=self.events.copy(),
             answers=dict(self.answers),
             claims=dict(self.claims),
+            crew=dict(self.crew),
             periodic=None if self.periodic is None else replace(self.periodic),
             strays=set(self.strays),
             stray_members=set(self.stray_members),

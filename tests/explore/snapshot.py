@@ -70,6 +70,7 @@ class Snapshot:
     counters: dict[str, int] = field(default_factory=dict)
     events: list[tuple[int, list[str]]] = field(default_factory=list)
     periodic: dict[str, Record] = field(default_factory=dict)
+    crew: dict[str, str] = field(default_factory=dict)
     types: dict[str, set[str]] = field(default_factory=dict)
     builds: set[str] = field(default_factory=set)
     memos: set[str] = field(default_factory=set)
@@ -173,6 +174,8 @@ def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: A
         case "periodic":
             snapshot.periodic |= {rest: _pairs(contents)} if rest else {}
             snapshot.ttl[f"periodic {rest}"] = ttl
+        case "crew":
+            snapshot.crew = _pairs(contents)
         case "types" if ttl > 0:
             snapshot.types[rest] = set(contents)
         case "builds" if ttl > 0:

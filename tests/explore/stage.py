@@ -30,6 +30,7 @@ class Stage:
     past: list[Claim] = field(default_factory=list)
     under_way: list[tuple[int, Call]] = field(default_factory=list)
     asked: list[tuple[int, Take]] = field(default_factory=list)
+    lives: list[tuple[str, str]] = field(default_factory=list)
     digests: dict[tuple[str, ...], str] = field(default_factory=dict)
     names: int = 0
 

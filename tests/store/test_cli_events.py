@@ -28,6 +28,8 @@ def told(ran) -> list[tuple[str, str]]:
 
 def test_events_are_told_oldest_first_over_all_queues(dtq, hand, night):
     hand.end(hand.start("m-1"))
+    ended_ms = hand.store.now_ms()
+    wait_until(lambda: hand.store.now_ms() > ended_ms)  # events of one millisecond have no order over queues
     night.submit("n-1")
     assert told(dtq("events", "--json")) == [
         ("TASK_QUEUED", "m-1"),
@@ -57,6 +59,23 @@ def test_events_are_filtered(dtq, hand, night, filters, expected):
     night.submit("n-1", type="report")
     shown = [each for each in told(dtq("events", *filters, "--json")) if each[0] != "TASK_FAILED"]
     assert shown == expected
+
+
+def test_events_of_workers_and_queues_are_told_and_filtered(dtq, store, hand):
+    hand.submit("m-1")
+    store.crew.started("default", "w-1", "l1")
+    store.control.pause("default", reason="a move")
+    found = dtq("events", "--json").lines
+    assert [(line["type"], line["task_id"], line["attempt"], line["detail"]) for line in found] == [
+        ("TASK_QUEUED", "m-1", 0, None),
+        ("WORKER_STARTED", None, None, None),
+        ("CONFIGURATION_CHANGED", None, None, "pause"),
+    ]  # fmt: skip
+    assert told(dtq("events", "--json", "--worker", "w-1")) == [("WORKER_STARTED", None)]
+    assert told(dtq("events", "--json", "--event", "configuration_changed")) == [("CONFIGURATION_CHANGED", None)]
+    _, started, changed = dtq("events").out.splitlines()
+    assert started.split()[2:] == ["WORKER_STARTED", "default", "w-1"]
+    assert changed.split()[2:] == ["CONFIGURATION_CHANGED", "default", "pause"]
 
 
 def test_a_filter_finds_what_is_far_back_in_the_log(dtq, hand):

@@ -61,7 +61,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
       satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), satellite('c', 'a'),
       satellite('a', 'a'), idempotency_key('k'),
       KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
-      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox}
+      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox, KEY.crew}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
     return out
@@ -75,6 +75,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
         *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.builds(q)),
         keys.request(q, "v", "a", "r"),
         *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n"), keys.outbox(q)),
+        keys.crew(q),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
     ]
@@ -274,7 +275,8 @@ def test_beat_lock_and_unlock_answer_as_they_say(store, conn):
 
     assert [answer("lock", "a", 1000), answer("lock", "b", 1000)] == [1, 0]
     assert [answer("unlock", "b"), answer("unlock", "a"), answer("unlock", "a")] == [0, 1, 0]
-    assert scripts.run(conn, "beat", store.keys.worker("w"), (1000, "info", "x")) == b"OK"
+    assert scripts.run(conn, "beat", store.keys.worker("w"), (1000, "info", "x")) == 0
+    assert scripts.run(conn, "beat", store.keys.worker("w"), (1000, "info", "x")) == 1
 
 
 def test_a_script_the_server_has_forgotten_is_sent_whole(hand, client):

@@ -19,6 +19,7 @@ KEPT = {
     "workers": "the ids of workers that have been seen",
     "queue": "marker of a registered queue, and its pause",
     "counters": "exact totals",
+    "crew": "the workers that serve the queue",
     "periodic": "periodic tasks: as many as the code has",
     "stream:events": "event log, bounded",
     "stream:audit": "audit log, bounded",

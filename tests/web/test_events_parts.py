@@ -92,6 +92,36 @@ def test_filters_must_all_fit(given, wanted):
     assert query(**given).wants(event()) is wanted
 
 
+def of_worker(number: int = 1, type: str = "WORKER_STALE", worker_id: str | None = "w1") -> Note:
+    return note(number, type, task_id=None, task_type=None, worker_id=worker_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"worker_id": "w1,w2"}, True),
+        ({"worker_id": "w3"}, False),
+        ({"event": "WORKER_STALE"}, True),
+        ({"type": "mail"}, False),
+        ({"task_id": "t1"}, False),
+    ],
+)
+def test_events_of_workers_are_filtered_too(given, wanted):
+    assert query(**given).wants(of_worker().told) is wanted
+
+
+def test_what_happens_to_a_worker_has_no_task():
+    shown = json.loads(of_worker().text)
+    assert (shown["type"], shown["worker_id"]) == ("WORKER_STALE", "w1")
+    assert shown["task_id"] is shown["task_type"] is shown["attempt"] is None
+
+
+def test_events_of_workers_and_queues_are_not_left_out_for_a_slow_reader():
+    box = EventBox(Query(), Clock(), limit=2)
+    box.put([note(1), note(2), of_worker(3), of_worker(4, "CONFIGURATION_CHANGED", None)])
+    assert sent(box) == ["GAP", 3, 4]
+
+
 def test_a_parameter_may_come_several_times():
     asked = Query.of(MultiDict([("queue", "a"), ("queue", "b,c")]))
     assert asked.queues == {"a", "b", "c"}
@@ -354,6 +384,13 @@ def test_a_gap_in_a_digest_may_be_any_task():
     box.put([Note(EventGap("default", 1, 5))])
     told = json.loads(text_of(box.take(0)[0]))
     assert (told["events"], told["tasks"]) == (["GAP", "TASK_QUEUED"], None)
+
+
+def test_a_digest_of_what_happened_to_no_task_names_none():
+    box = DigestBox(Query())
+    box.put([of_worker()])
+    told = json.loads(text_of(box.take(0)[0]))
+    assert (told["events"], told["queues"], told["tasks"]) == (["WORKER_STALE"], ["default"], [])
 
 
 def test_a_digest_that_cannot_name_all_tasks_names_none(monkeypatch):

@@ -148,6 +148,21 @@ def test_events_are_filtered(api, hand, query, number):
     assert len(api.get(f"{API}/events?{query}").json["events"]) == number
 
 
+def test_events_of_workers_and_queues_are_listed(api, store):
+    store.workers.register_queue("default")
+    store.crew.started("default", "w1", "l1")
+    store.control.pause("default")
+    (event,) = api.get(f"{API}/events?worker_id=w1").json["events"]
+    assert (event["type"], event["worker_id"], event["task_id"], event["attempt"]) == (
+        "WORKER_STARTED",
+        "w1",
+        None,
+        None,
+    )
+    (event,) = api.get(f"{API}/events?type=CONFIGURATION_CHANGED").json["events"]
+    assert (event["detail"], event["task_type"]) == ("pause", None)
+
+
 def test_actions_are_walked_by_cursors(api, store):
     for queue in ("a", "b"):
         store.workers.register_queue(queue)

@@ -1,4 +1,4 @@
-"""What happened: task events and operators' actions, newest first."""
+"""What happened: events, and operators' actions, newest first."""
 
 import base64
 import heapq
@@ -34,7 +34,7 @@ _NOT_OURS = "This cursor is not one of ours: start again without it."
 @blueprint.get("/events")
 @endpoint(
     Operation(
-        summary="What happened to tasks, newest first",
+        summary="What happened to tasks, workers and queues, newest first",
         roles=(Role.VIEWER,),
         query=EventsQuery,
         answers={200: EventPage},
@@ -49,7 +49,7 @@ def events(query: EventsQuery) -> Response:
     found, looked = list[EventShape](), 0
     for event in heapq.merge(*sources, key=lambda event: -event.ts_ms):
         marks[event.queue], looked = event.event_id, looked + 1
-        if query.type in {None, event.type} and query.task_id in {None, event.task_id}:
+        if _is_wanted(event, query):
             found.append(event_shape(event))
         if len(found) == query.limit or looked == ROW_BUDGET:
             break
@@ -58,6 +58,11 @@ def events(query: EventsQuery) -> Response:
     cursor = _written(marks)
     page = EventPage(events=found, cursor=cursor, unreadable=sorted(unreadable))
     return reply(page, headers=paging.link(cursor))
+
+
+def _is_wanted(event: Event, query: EventsQuery) -> bool:
+    wanted = ((query.type, event.type), (query.task_id, event.task_id), (query.worker_id, event.worker_id))
+    return all(asked in {None, found} for asked, found in wanted)
 
 
 def _readable(queue: str, before: int | None, unreadable: set[str]) -> Iterator[Event]:

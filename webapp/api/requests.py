@@ -162,6 +162,7 @@ class EventsQuery(_Input):
     queue: QueueName | None = None
     type: Annotated[str, Meta(pattern="^[A-Z_]{1,64}$(?!\n)", examples=["TASK_FAILED"])] | None = None
     task_id: TaskId | None = None
+    worker_id: Annotated[str, Meta(min_length=1, max_length=128, examples=["web-1-7-c0ffee"])] | None = None
     limit: Limit = 50
     cursor: Cursor | None = None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dtq_engine import Event, EventGap
+from dtq_engine import Event, EventGap, EventType
 from dtq_engine.operator_shapes import GAP, EventShape, event_shape
 
 SIZE = 1000
@@ -19,14 +19,7 @@ DETAIL_BYTES = 200
 TERMINAL = frozenset({"TASK_SUCCEEDED", "TASK_FAILED", "TASK_DEAD_LETTERED", "TASK_CANCELLED", "TASK_EXPIRED"})
 """The ends of tasks: what a reader would miss most."""
 
-EVENTS = TERMINAL | {
-    "TASK_QUEUED",
-    "TASK_STARTED",
-    "TASK_RETRY_SCHEDULED",
-    "TASK_RETRIED",
-    "TASK_DUPLICATE_ABSORBED",
-    "TASK_FENCED",
-}
+EVENTS = frozenset(map(str, EventType))
 """The types of all events."""
 
 REDIS_AWAY = '{"type":"REDIS_AWAY"}'
@@ -49,8 +42,8 @@ class Note:
 
     @property
     def is_vital(self) -> bool:
-        """Whether it is the last that is heard of a task, or that something was not heard."""
-        return isinstance(self.told, EventGap) or self.told.type in TERMINAL
+        """Whether it is the last that is heard of a task, is of no task, or says that something was not heard."""
+        return isinstance(self.told, EventGap) or self.told.task_id is None or self.told.type in TERMINAL
 
 
 def name(queue: str, number: int) -> str:

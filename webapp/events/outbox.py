@@ -178,11 +178,17 @@ class DigestBox(Outbox):
         told = note.told
         self._many += 1
         self._queues.add(told.queue)
-        if isinstance(told, EventGap) or (told.task_id not in self._tasks and len(self._tasks) == NAMED):
+        if isinstance(told, EventGap):
             self._unnamed = True
-        else:
-            self._tasks.add(told.task_id)
+        elif told.task_id is not None:
+            self._name(told.task_id)
         self._events.add("GAP" if isinstance(told, EventGap) else told.type)
+
+    def _name(self, task_id: str) -> None:
+        if task_id in self._tasks or len(self._tasks) < NAMED:
+            self._tasks.add(task_id)
+        else:
+            self._unnamed = True
 
     def _say(self, text: str) -> None:
         if self._said[-1:] != [text]:

@@ -38,6 +38,7 @@ class Query:
     queues: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     task_ids: frozenset[str] = frozenset()
+    workers: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
     mode: Mode = Mode.EVENTS
     since: Mapping[str, int] | None = None
@@ -54,6 +55,7 @@ class Query:
             queues=frozenset(values["queue"]),
             types=frozenset(values["type"]),
             task_ids=frozenset(values["task_id"]),
+            workers=frozenset(values["worker_id"]),
             events=frozenset(values["event"]),
             mode=_mode(given.get("mode", Mode.EVENTS)),
             since=_positions(values["since"]) if "since" in given else None,
@@ -69,6 +71,7 @@ class Query:
         return isinstance(told, EventGap) or (
             (not self.types or told.task_type in self.types)
             and (not self.task_ids or told.task_id in self.task_ids)
+            and (not self.workers or told.worker_id in self.workers)
             and (not self.events or told.type in self.events)
         )
 
@@ -77,7 +80,7 @@ class Query:
         return {queue: number for queue, number in numbers.items() if not self.queues or queue in self.queues}
 
 
-PARAMETERS = ("queue", "type", "task_id", "event", "mode", "since")
+PARAMETERS = ("queue", "type", "task_id", "worker_id", "event", "mode", "since")
 
 
 def _values(given: "MultiDict[str, str]", parameter: str) -> Sequence[str]:

@@ -204,6 +204,7 @@ class Pause:
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         is_new = self.request not in promises.answers
         promises.answers[self.request] = None
+        promises.events["CONFIGURATION_CHANGED"] += is_new
         # Nobody is told when a pause ends by itself: workers try each queue now and then.
         promises.pause_ran_out = promises.pause_ran_out or self.for_ms is not None
         expect(not is_new or seen.after.paused, "a paused queue is paused", self)
@@ -222,6 +223,7 @@ class Resume:
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         is_new = self.request not in promises.answers
         promises.answers[self.request] = None
+        promises.events["CONFIGURATION_CHANGED"] += is_new
         promises.pause_ran_out = promises.pause_ran_out and not is_new
         expect(not is_new or not seen.after.paused, "a resumed queue is not paused", self)
 

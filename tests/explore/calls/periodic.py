@@ -35,6 +35,7 @@ class Define:
         known = promises.periodic
         is_same = known is not None and not known.removed and known.definition == self.definition
         expect(answer != is_same, "a definition is put in force once", self, answer)
+        promises.events["CONFIGURATION_CHANGED"] += answer
         if known is not None and known.definition.schedule == self.definition.schedule:
             at_ms = known.at_ms  # it goes on from where it was
         else:
@@ -55,6 +56,7 @@ class Withdraw:
         if promises.periodic is not None and not promises.periodic.removed:
             promises.periodic.removed = True
             promises.periodic.removed_at_ms = promises.elapsed_ms
+            promises.events["CONFIGURATION_CHANGED"] += 1
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Hold:
         if _is_refused(promises, answer, self.request) or known is None:
             return
         promises.answers[self.request] = None
+        promises.events["CONFIGURATION_CHANGED"] += 1
         if known.paused and not self.pauses:
             known.at_ms = _now_as_written(seen)
         known.paused = self.pauses
