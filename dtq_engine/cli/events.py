@@ -71,7 +71,8 @@ class Wanted:
 @click.option("--queue", "queues", metavar="NAME", multiple=True, callback=as_queues,
               help="Only of this queue; may be repeated.")  # fmt: skip
 @click.option("--event", "names", type=click.Choice(list(EventType), case_sensitive=False), metavar="NAME",
-              multiple=True, help=f"Only events of this name, such as {EventType.TASK_FAILED}; may be repeated.")  # fmt: skip
+              multiple=True,
+              help=f"Only events of this name, such as {EventType.TASK_FAILED}; may be repeated.")  # fmt: skip
 @click.option("--type", "type_", metavar="TYPE", callback=as_type, help="Only of tasks of this type.")
 @click.option("--id", "task_id", metavar="ID", callback=as_id, help="Only of this task.")
 @click.option("--worker", "worker_id", metavar="NAME", help="Only what this worker did, and what became of it.")
