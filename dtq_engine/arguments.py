@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from dtq_engine import codec
+from dtq_engine import codec, losses
 from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.fields import Fields
+from dtq_engine.places import locate
 from dtq_engine.signature import Signature
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_PLACE = re.compile(r" - at `(?P<place>.*)`$", re.DOTALL)
-_ARGUMENT = re.compile(r"\$\.(?P<name>\w+)")
+_ARGUMENT = re.compile(r"\.(?P<name>\w+)")
+_BASE64 = "expected bytes, which are base64 (RFC 4648) in JSON: pass bytes"
 _ROOT = re.compile(r"(?P<what>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
 
 
@@ -30,6 +32,8 @@ class Arguments:
         self._signature = signature
         self._struct = signature.as_struct()
         self._decoder = msgspec.json.Decoder(self._struct)
+        self._fields = {name: fields for name, kind in signature.types.items() if (fields := Fields(kind)).any}
+        self._other_fields = Fields(signature.others)
         self._names = frozenset(signature.types)
 
     @property
@@ -45,6 +49,8 @@ class Arguments:
         )
         if self._signature.takes_others:
             schema["additionalProperties"] = others
+        for each in shared.values():
+            _close(each)
         return schema | ({"$defs": shared} if shared else {})
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -53,33 +59,49 @@ class Arguments:
         try:
             payload = codec.write(bound)
             arrived = self._arrived(payload, bound)
-            if not codec.is_same(bound, arrived):
-                codec.refuse_loss(bound, arrived, "")
+            if not losses.is_same(bound, arrived):
+                self._refuse_unknown_fields(payload)
+                losses.refuse_loss(bound, arrived, "")
         except NotJson as error:
-            field = re.split(r"[.\[]", error.path)[0]
-            raise InvalidTask(field if field in bound else "payload", f"{self._signature.task}: {error}") from None
+            raise self._misfit(error, bound) from None
         return payload
 
     def decode(self, payload: bytes) -> dict[str, Any]:
         """The keyword arguments in a payload, in the handler's types. Raises InvalidTask if they do not fit it."""
+        arguments = self._read(payload)
+        try:
+            self._refuse_unknown_fields(payload)
+        except NotJson as error:
+            raise self._misfit(error, arguments) from None
+        return arguments
+
+    def _read(self, payload: bytes) -> dict[str, Any]:
+        """As `decode`, leaving out what no field of a class has."""
         try:
             found = msgspec.structs.asdict(self._decoder.decode(payload))
-            codec.refuse_depth(payload)
+            losses.refuse_depth(payload)
             arguments = {name: value for name, value in found.items() if value is not msgspec.UNSET}
             return arguments | self._others(payload) if self._signature.takes_others else arguments
         except msgspec.ValidationError as error:
-            raise self._refusal(str(error).replace("Number out", "the number is out")) from None
+            raise self._refusal(*locate(error, payload, self._decoder)) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, NotJson) as error:
             problem = error if isinstance(error, NotJson) else codec.unreadable(error, payload)
             raise InvalidTask("payload", f"{self._signature.task}: the payload cannot be read: {problem}") from None
 
+    def _refuse_unknown_fields(self, payload: bytes) -> None:
+        if not self._fields and not self._other_fields.any:
+            return
+        for name, value in codec.decode_object(payload).items():
+            if name in self._fields:
+                self._fields[name].refuse_unknown(value, name)
+            elif name not in self._names:
+                self._other_fields.refuse_unknown(value, name)
+
     def _arrived(self, payload: bytes, bound: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return self.decode(payload)
+            return self._read(payload)
         except InvalidTask as error:
-            # NaN was written as null, and "got null" would puzzle whoever passed NaN.
-            if isinstance(given := bound.get(error.field), float):
-                codec.refuse_what_is_not_json(given, error.field)
+            losses.refuse_what_is_no_number(bound.get(error.field), error.field)
             raise
 
     def _others(self, payload: bytes) -> dict[str, Any]:
@@ -111,13 +133,17 @@ class Arguments:
             raise self._unknown(min(unknown))
         return bound
 
-    def _refusal(self, problem: str) -> InvalidTask:
+    def _misfit(self, error: NotJson, arguments: Mapping[str, Any]) -> InvalidTask:
+        field = re.split(r"[.\[]", error.path)[0]
+        return InvalidTask(field if field in arguments else "payload", f"{self._signature.task}: {error}")
+
+    def _refusal(self, place: str, problem: str) -> InvalidTask:
         """What msgspec says, as an error that names the argument."""
-        if found := _PLACE.search(problem):
-            argument = _ARGUMENT.search(found["place"])
-            where = found["place"].replace("$.", "")
+        problem = problem.replace("Number out", "the number is out").replace("Invalid base64 encoded string", _BASE64)
+        if place:
+            argument = _ARGUMENT.match(place)
             name = argument["name"] if argument else "payload"
-            return InvalidTask(name, f"{self._signature.task}: argument {where}: {problem[: found.start()]}.")
+            return InvalidTask(name, f"{self._signature.task}: argument {losses.named(place)}: {problem}.")
         if found := _ROOT.search(problem):
             unknown = found["what"].startswith("contains")
             return self._unknown(found["name"]) if unknown else self._missing(found["name"])
@@ -137,3 +163,11 @@ class Arguments:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known) or 'none'}."
         return InvalidTask(name, f"{self._signature.task} has no argument {name}; {hint}")
+
+
+def _close(schema: dict[str, Any]) -> None:
+    """Have a class' schema allow no other names than those of its fields, as `Fields` does not."""
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    elif "prefixItems" in schema:
+        schema.setdefault("items", False)

@@ -138,6 +138,10 @@ class ResultTruncated(DtqError):
     """Raised when a result was larger than `RESULT_MAX_BYTES`, so that only a preview was kept."""
 
 
+class ResultMismatch(DtqError):
+    """Raised by `result()` when what was stored is not of the type that the handler promises here."""
+
+
 class TaskFailed(DtqError):
     """Raised by `result()` when a task ended without a result; `status` says how it ended."""
 

@@ -82,7 +82,8 @@ class Handle(Generic[R_co]):
         """What the handler returned, waiting for it up to `timeout` seconds; None waits for as long as it takes.
 
         Raises ResultNotReady at the timeout, TaskFailed if the task ended without a result (`status` says how),
-        ResultTruncated if only a preview was kept, TaskNotFound if the record is gone, RedisUnavailable.
+        ResultTruncated if only a preview was kept, ResultMismatch if it is not of the type that the handler promises
+        here, TaskNotFound if the record is gone, RedisUnavailable.
         """
         timeout_s = None if timeout is None else validate.duration_ms("timeout", timeout) / 1000
         task = self._app.waiters.wait(self.id, self.queue, timeout_s)

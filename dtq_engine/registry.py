@@ -16,6 +16,7 @@ from dtq_engine.isolation import Isolation, check_reachable
 from dtq_engine.model import TaskSchema
 from dtq_engine.options import Defaults
 from dtq_engine.periodic import Definition
+from dtq_engine.results import Results
 from dtq_engine.signature import Signature, read_signature, underlying
 
 RetryCallback = Callable[[BaseException, int], float | None]
@@ -50,9 +51,13 @@ class Handler:
         self.isolation = isolation
         self.signature: Signature = read_signature(name, fn)
         _check_key(name, self.defaults, self.signature)
-        self.is_async = inspect.iscoroutinefunction(underlying(fn))
         self._arguments = Arguments(self.signature)
-        self._results = msgspec.json.Decoder(self.signature.returns)
+        self._results = Results(self.signature.returns)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a call gives something to await."""
+        return self.signature.is_async
 
     @property
     def takes_context(self) -> bool:
@@ -85,23 +90,12 @@ class Handler:
         return self._arguments.decode(payload)
 
     def encode_result(self, value: object) -> bytes | None:
-        """A result as JSON, None for None. Raises NotJson if it could not be read back as it is."""
-        if value is None:
-            return None
-        result = codec.write(value, "the result")
-        arrived = codec.decode(result)
-        if not codec.is_same(value, arrived):
-            codec.refuse_loss(value, self.decode_result(result), "the result")
-        return result
+        """A result as JSON, None for None. Raises NotJson if it could not be read back as what was promised."""
+        return self._results.encode(value)
 
     def decode_result(self, result: bytes | None) -> Any:
-        """A result in the type that the handler's annotation promises, or as plain JSON if it did not keep to it."""
-        if result is None:
-            return None
-        try:
-            return self._results.decode(result)
-        except msgspec.ValidationError:
-            return codec.decode(result)
+        """A result in the type that the handler's annotation promises. Raises ResultMismatch if it does not fit."""
+        return None if result is None else self._results.decode(result)
 
     def is_same_as(self, other: "Handler") -> bool:
         """Whether both register one function in one way."""

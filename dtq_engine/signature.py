@@ -2,10 +2,11 @@
 
 import functools
 import inspect
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Annotated, Any, Never, NoReturn, Union, cast
 
 import msgspec
 
@@ -15,7 +16,10 @@ from dtq_engine.errors import InvalidHandler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The parameters of the handler of one task type. `types` has them all but the context and `**kwargs`."""
+    """The parameters of the handler of one task type. `types` has them all but the context and `**kwargs`.
+
+    `is_async` says that calling it gives something to await, and `returns` is what comes of that.
+    """
 
     task: str
     types: Mapping[str, Any]
@@ -25,6 +29,7 @@ class Signature:
     takes_others: bool
     others: Any
     returns: Any
+    is_async: bool
 
     def as_struct(self) -> type[msgspec.Struct]:
         """A class with a field for each parameter, through which msgspec reads arguments; UNSET where not given."""
@@ -45,7 +50,11 @@ def read_signature(task: str, fn: Callable[..., Any]) -> Signature:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         _refuse(task, "it is a generator, which has no result: return a value instead of yielding")
     parameters = _parameters(task, fn)
-    hints = {name: Any if hint is object else hint for name, hint in _hints(function, parameters).items()}
+    if inspect.isclass(fn):
+        _refuse(task, "it is a class, and an object of it would be no result: register a function that uses it")
+    _check_self(task, fn, parameters)
+    hints = {name: _any_for_object(hint) for name, hint in _hints(_described(fn), parameters).items()}
+    is_async, returns = _result(function, hints.get("return", Any))
     context = parameters.pop(0).name if parameters and _wants_context(parameters[0], hints) else None
     for each in parameters:
         _check(task, each, hints)
@@ -59,15 +68,25 @@ def read_signature(task: str, fn: Callable[..., Any]) -> Signature:
         context=context,
         takes_others=bool(others),
         others=hints.get(others[0].name, Any) if others else Any,
-        returns=_readable(hints.get("return", Any)),
+        returns=_readable(task, returns),
+        is_async=is_async,
     )
 
 
 def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function that runs when `fn` is called: of a partial the function, of an object its `__call__`."""
-    while isinstance(fn, functools.partial):
-        fn = cast("Any", fn).func
+    while isinstance(fn, functools.partial | staticmethod):
+        fn = cast("Any", fn).func if isinstance(fn, functools.partial) else fn.__func__
     return fn if inspect.isroutine(fn) else type(fn).__call__
+
+
+def _described(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose parameters `inspect.signature` tells: that within an object which stands for a function."""
+    while isinstance(fn, functools.partial | staticmethod) or (
+        hasattr(fn, "__wrapped__") and not inspect.isroutine(fn)
+    ):
+        fn = cast("Any", fn).func if isinstance(fn, functools.partial) else cast("Any", fn).__wrapped__
+    return underlying(fn)
 
 
 def _parameters(task: str, fn: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -86,6 +105,19 @@ def _hints(fn: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[
         written = {each.name: each.annotation for each in parameters if each.annotation is not each.empty}
         written["return"] = getattr(fn, "__annotations__", {}).get("return", Any)
         return {name: _resolve(annotation, namespace) for name, annotation in written.items()}
+
+
+def _any_for_object(hint: Any) -> Any:
+    """The same type with Any wherever it says `object`, which to msgspec is a class that it cannot read."""
+    if hint is object:
+        return Any
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return Annotated[(_any_for_object(args[0]), *hint.__metadata__)]
+    if object not in args and not any(map(typing.get_args, args)):
+        return hint
+    inner = tuple(_any_for_object(each) for each in args)
+    return Union[inner] if origin in {Union, types.UnionType} else origin[inner]  # noqa: UP007
 
 
 def _resolve(annotation: Any, namespace: Mapping[str, Any]) -> Any:
@@ -133,9 +165,40 @@ def _is_opaque(hint: Any) -> bool:
         return True
 
 
-def _readable(returns: Any) -> Any:
-    """The type that results are read as: any JSON where the annotation says nothing msgspec can read."""
-    return Any if isinstance(returns, str) or _is_opaque(returns) else returns
+def _check_self(task: str, fn: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
+    if (
+        not parameters
+        or parameters[0].name not in {"self", "cls"}
+        or parameters[0].annotation is not inspect.Parameter.empty
+    ):
+        return
+    where = getattr(fn, "__qualname__", "").rpartition(".")[0]
+    if where and not where.endswith("<locals>"):
+        _refuse(task, "it is a method without its object: register a bound one, such as Mailer().send, or a function")
+    _refuse(task, f"nobody passes {parameters[0].name}: annotate it with TaskContext if it is to be the context")
+
+
+def _result(function: Callable[..., Any], returns: Any) -> tuple[bool, Any]:
+    """Whether the result is to be awaited, and the type of what comes of it."""
+    if inspect.iscoroutinefunction(function):
+        return True, returns
+    origin = typing.get_origin(returns) or returns
+    if not (isinstance(origin, type) and issubclass(origin, Awaitable)):
+        return False, returns
+    return True, (typing.get_args(returns) or (Any,))[-1]
+
+
+def _readable(task: str, returns: Any) -> Any:
+    """The type that results are read as: any JSON where the annotation cannot be resolved, or no result is promised."""
+    if isinstance(returns, str) or returns in {NoReturn, Never}:
+        return Any
+    if _is_opaque(returns):
+        _refuse(
+            task,
+            f"its result is annotated with {returns!r}, which cannot be read back from JSON: "
+            f"return a dataclass, a TypedDict or built-in types, or annotate it with Any",
+        )
+    return returns
 
 
 def _refuse(task: str, problem: str) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dtq_engine import codec
+from dtq_engine import codec, losses
 from dtq_engine.errors import InvalidTask, NotJson
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Reader(Generic[T]):
         """As `read`, for a part of what was read as a whole, where no name is repeated."""
         try:
             found = self._decoder.decode(data)
-            codec.refuse_depth(data)
+            losses.refuse_depth(data)
         except msgspec.ValidationError as error:
             codec.decode(data)  # first of all it must be JSON within its limits
             raise misfit(str(error), self._kind, self._noun) from None

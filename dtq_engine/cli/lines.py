@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from dtq_engine import codec, ids
+from dtq_engine import codec, ids, losses
 from dtq_engine.cli.values import duration_s, instant
 from dtq_engine.deduplication import literal
 from dtq_engine.engine import Dtq
@@ -50,7 +50,7 @@ def read_line(line: bytes) -> Line:
     """The task on a line of NDJSON. Raises InvalidTask."""
     try:
         found = msgspec.json.decode(line, type=Line)
-        codec.refuse_depth(line)
+        losses.refuse_depth(line)
         refuse_repeated_names(line)
     except msgspec.ValidationError as error:
         raise InvalidTask("line", f"{_field_problem(str(error))}") from None

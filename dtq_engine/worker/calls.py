@@ -1,5 +1,6 @@
 """Calling a handler: its arguments read, the app's hooks around it, its result written."""
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from dtq_engine.worker.execution import Execution
 
 
 class BadResult(PermanentError):
-    """Raised when a handler returned what JSON cannot hold."""
+    """Raised when a handler returned what JSON cannot hold, or something else than its annotation promises."""
 
 
 class Calls:
@@ -46,11 +47,21 @@ class Calls:
         return self._returned(execution, await execution.handler.fn(*_context(execution), **_arguments(execution)))
 
     def _returned(self, execution: Execution, value: object) -> Returned:
+        _refuse_coroutine(execution, value)
         try:
             encoded = execution.handler.encode_result(value)
         except NotJson as error:
-            raise BadResult(f"the result of the task {execution.claim.type} is not JSON: {error}") from error
+            raise BadResult(f"the result of the task {execution.claim.type} cannot be kept: {error}") from error
         return outcomes.returned(execution.claim, encoded, self._max_result_bytes)
+
+
+def _refuse_coroutine(execution: Execution, value: object) -> None:
+    if inspect.iscoroutine(value):
+        value.close()  # or Python would warn that it was never awaited
+        raise BadResult(
+            f"the handler of the task {execution.claim.type} returned a coroutine that nobody awaited: "
+            f"have the decorator around it be an async function as well."
+        )
 
 
 def _context(execution: Execution) -> tuple[Any, ...]:

@@ -91,7 +91,7 @@ def test_a_result_that_is_no_json_and_a_payload_that_does_not_fit_fail_as_in_pro
         return {1, 2}
 
     odd.submit(1)
-    with pytest.raises(HandlerFailed, match="the result of the task odd is not JSON"):
+    with pytest.raises(HandlerFailed, match="the result of the task odd cannot be kept: the result is of type set"):
         dtq.run_all()
     dtq_app.submit(odd.prepare(1).__class__(id="x", type="odd", payload=b'{"number": "seven"}'))
     with pytest.raises(HandlerFailed, match=r"for good \(permanent\).*does not fit the task odd"):

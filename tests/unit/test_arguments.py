@@ -3,10 +3,10 @@
 import math
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from enum import Enum, IntEnum, StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 import pytest
@@ -54,6 +54,71 @@ class Incomparable:
 
 class Point(msgspec.Struct):
     x: int
+
+
+class Renamed(msgspec.Struct, rename="camel"):
+    first_name: str
+    born_on: date | None = None
+
+
+class Row(msgspec.Struct, array_like=True):
+    left: int
+    right: int = 0
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: int
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: int
+
+
+@dataclass
+class Tree:
+    name: str
+    children: "list[Tree]" = field(default_factory=list)
+
+
+@dataclass
+class Doubled:
+    count: int
+
+    def __post_init__(self) -> None:
+        self.count *= 2
+
+
+@dataclass
+class Upload:
+    data: bytes
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+class Ratio(float):
+    pass
+
+
+class Money(Decimal):
+    pass
+
+
+class Moment(datetime):
+    pass
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Tone(StrEnum):
+    DARK = "dark"
 
 
 def build(ctx: TaskContext, account_id: int, *, month: str = "2026-10") -> None: ...
@@ -261,3 +326,133 @@ def test_a_handler_without_parameters_takes_an_empty_payload():
     assert handler.bind_payload(handler.encode_arguments((), {})) == {}
     assert "takes no positional arguments, and 1 was given" in str(refusal(handler, 1))
     assert "it takes none" in str(refusal(handler, a=1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (Options, {"depth": 1, "nane": "x"}, "value has no field nane; did you mean name?"),
+        (Point, {"x": 1, "zzz": 2}, "value has no field zzz; it takes x."),
+        (list[Item], [{"name": "a", "price": "1", "tag": []}], "value[0] has no field tag; did you mean tags?"),
+        (Item | None, {"name": "a", "price": "1", "tag": []}, "value has no field tag; did you mean tags?"),
+        (dict[str, Point], {"a": {"x": 1}, "b": {"x": 1, "y": 1}}, "value.b has no field y; it takes x."),
+        (tuple[int, Point], [1, {"x": 1, "y": 1}], "value[1] has no field y; it takes x."),
+        (Annotated[Point, msgspec.Meta(title="P")], {"x": 1, "y": 1}, "value has no field y; it takes x."),
+        (Renamed, {"firstName": "a", "born_on": None}, "value has no field born_on; did you mean bornOn?"),
+        (Row, [1, 2, 3], "value has more than 2 elements: leave out the others."),
+        (Circle | Square, {"type": "square", "side": 1, "radius": 1}, "value has no field radius; it takes side."),
+        (
+            Tree,
+            {"name": "a", "children": [{"name": "b", "child": []}]},
+            "value.children[0] has no field child; did you",
+        ),
+    ],
+)
+def test_a_name_that_no_field_has_is_refused_at_submit_and_by_the_worker(kind, value, message):
+    handler = handler_of(kind)
+    error = refusal(handler, value)
+    assert error.field == "value"
+    assert message in str(error)
+    with pytest.raises(InvalidTask) as refused:
+        handler.bind_payload(msgspec.json.encode({"value": value}))
+    assert refused.value.field == "value"
+    assert message in str(refused.value)
+
+
+def test_other_keyword_arguments_of_a_class_are_looked_at_too():
+    def collect(**others: Point) -> None: ...
+
+    handler = Handler("demo", collect)
+    assert "a has no field y" in str(refusal(handler, a={"x": 1, "y": 2}))
+    assert handler.bind_payload(b'{"a":{"x":1}}') == {"a": Point(1)}
+
+
+@pytest.mark.parametrize("value", ["hello", "password", "aGVsbG8=", ""])
+def test_text_is_not_taken_for_bytes_that_somebody_has_encoded(value):
+    for kind, uploaded, place in (
+        (bytes, value, "value"),
+        (list[bytes], [value], "value[0]"),
+        (Upload, {"data": value}, "value.data"),
+    ):
+        error = refusal(handler_of(kind), uploaded)
+        assert error.field == "value"
+        assert place in str(error)
+        assert "pass bytes" in str(error)
+
+
+def test_bytes_are_base64_in_json_and_nothing_else_is():
+    handler = handler_of(bytes)
+    assert handler.bind_payload(b'{"value":"aGVsbG8="}') == {"value": b"hello"}
+    for text in (b"hello", b"aGVsbG8", b"ab_-", b"aGVs bG8="):
+        with pytest.raises(InvalidTask, match=r"argument value: expected bytes, which are base64 \(RFC 4648\) in JSON"):
+            handler.bind_payload(b'{"value":"%s"}' % text)
+
+
+ODD = timezone(timedelta(hours=1, seconds=30))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (datetime, datetime(2026, 1, 1, tzinfo=ODD), "value is 1:00:30 away from UTC"),
+        (list[datetime], [datetime(2026, 1, 1, tzinfo=ODD)], "value[0] is 1:00:30 away from UTC"),
+        (time, time(1, tzinfo=ODD), "value is 1:00:30 away from UTC"),
+        (Doubled, Doubled(1), "value.count would arrive as 4"),
+        (float, 2**60 + 1, "which no float is equal to"),
+        (dict[int, str], {1: "a", "1": "b"}, "value would arrive as {1: 'b'}"),
+        (dict[bytes, int], {"YQ==": 1}, "value has the key 'YQ=='"),
+    ],
+)
+def test_what_json_would_change_is_refused(kind, value, message):
+    error = refusal(handler_of(kind), value)
+    assert error.field == "value"
+    assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (str, Text("a")),
+        (Any, {"a": [Text("a"), Whole(1), Ratio(1.5)]}),
+        (int, Whole(7)),
+        (float, Ratio(1.5)),
+        (Decimal, Money("1.10")),
+        (datetime, Moment(2026, 10, 1, tzinfo=UTC)),
+        (dict[str, int], {Text("a"): 1}),
+        (dict[int, int], {Whole(1): 1}),
+        (str, Tone.DARK),
+        (int, Level.LOW),
+        (Any, [Tone.DARK, Level.LOW]),
+        (Decimal, Decimal("Infinity")),
+    ],
+)
+def test_a_value_of_a_derived_class_arrives_as_an_equal_one_of_the_plain_class(kind, value):
+    assert through(kind, value) == value
+
+
+def test_not_a_number_may_be_a_decimal():
+    assert through(Decimal, Decimal("NaN")).is_nan()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "place"),
+    [
+        (Any, {"lines": [{"amount": object()}]}, "value.lines[0].amount is of type object"),
+        (Any, [{"a": {1: 2}}], "value[0].a has the key 1"),
+        (Any, [{"a": {(1, 2): 2}}], "value[0].a has the key (1, 2)"),
+        (Any, [{"a": {None: 2}}], "value[0].a has the key None"),
+        (Any, [{"a": Color.RED}], "value[0].a is of type Color"),
+        (Any, [Moment(2026, 1, 1, tzinfo=UTC)], "value[0] is of type Moment"),
+        (list[Item], [Item("a", Decimal(1), [object()])], "value[0].tags[0] is of type object"),
+        (dict[str, int], {"a": 1, "b": "x", "c": 2}, "argument value.b: Expected `int`, got `str`"),
+        (dict[int, int], {1: 1, "x": 2}, "argument value.x: Expected `int`, got `str` as a key"),
+        (dict[str, list[Point]], {"a": [], "b": [Point(1), {"x": "1"}]}, "argument value.b[1].x: Expected `int`"),
+        (dict[str, dict[str, int]], {"a": {"b": 1}, "c": {"d": "1"}}, "argument value.c.d: Expected `int`"),
+        (list[Item], [Item("a", Decimal(1)), Item(5, Decimal(1))], "argument value[1].name: Expected `str`"),
+        (Point, Point(math.nan), "value.x is nan"),
+    ],
+)
+def test_each_error_names_the_place(kind, value, place):
+    error = refusal(handler_of(kind), value)
+    assert error.field == "value"
+    assert place in str(error)

@@ -13,23 +13,11 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
-    | {"logs", "masking", "strict"},
+    | {"fields", "losses", "logs", "masking", "places", "strict"},
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
-    {
-        "arguments",
-        "context",
-        "decorator",
-        "engine",
-        "handle",
-        "options",
-        "registry",
-        "signature",
-        "submission",
-        "task",
-        "waiters",
-    }
-    | {"deduplication", "hooks", "isolation", "operator_shapes", "timetable"},
+    {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
+    | {"decorator", "deduplication", "hooks", "isolation", "operator_shapes", "results", "timetable"},
     {"cli", "embedded", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}

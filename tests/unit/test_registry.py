@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
-from dtq_engine.errors import InvalidHandler, NotJson
+from dtq_engine.errors import InvalidHandler, NotJson, ResultMismatch
 from dtq_engine.options import Defaults
 from dtq_engine.registry import Handler, Registry
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -86,6 +89,12 @@ def test_none_is_no_result_to_store():
         (Report, REPORT),
         (list[Report], [REPORT]),
         (int | None, 5),
+        (set[int], {1, 2}),
+        (Decimal, Decimal("1.10")),
+        (tuple[int, str], (1, "a")),
+        (list[object], [1, "a"]),
+        (NoReturn, None),
+        (T, 5),
         (bytes, b"\xff"),
         (str, "ü"),
     ],
@@ -95,9 +104,30 @@ def test_a_result_comes_back_in_the_type_that_was_promised(kind, value):
     assert handler.decode_result(handler.encode_result(value)) == value
 
 
-def test_a_result_that_breaks_the_promise_comes_back_as_it_was():
-    handler = returning(dict[str, int])
-    assert handler.decode_result(handler.encode_result(["not", "a", "dict"])) == ["not", "a", "dict"]
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (int, "5", "the result is not what '-> int' promises: expected int, got str"),
+        (int, None, "the result is not what '-> int' promises: expected int, got null"),
+        (None, 5, "the result is not what '-> None' promises"),
+        (dict[str, int], ["not", "a", "dict"], r"the result is not what '-> dict\[str, int\]' promises"),
+        (dict[str, list[int]], {"a": [1], "b": [1, "2"]}, r"the result\.b\[1\] is not what"),
+        (Report, {"pages": 3, "at": "2026-10-01T00:00:00Z", "on": 1}, "the result has no field on"),
+        (set[int], [1, "2"], r"the result\[1\] is not what"),
+        (float, float("nan"), "the result is nan"),
+        (bytes, "password", "the result is text where bytes are expected"),
+    ],
+)
+def test_a_result_that_breaks_the_promise_is_refused(kind, value, message):
+    with pytest.raises(NotJson, match=message):
+        returning(kind).encode_result(value)
+
+
+def test_a_result_of_another_build_is_not_passed_off_as_what_is_promised_here():
+    written = returning(str).encode_result("seven")
+    with pytest.raises(ResultMismatch, match=r"the result is not what '-> int' promises here .*handle.info\(\).result"):
+        returning(int).decode_result(written)
+    assert returning(int).decode_result(None) is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1: 2}, {1, 2}, b"x", object(), REPORT, "\ud800", [10**5000]])

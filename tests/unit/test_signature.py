@@ -1,8 +1,10 @@
 """Which functions can be handlers, and what their signatures say."""
 
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -171,3 +173,97 @@ def test_limits_in_annotations_are_kept():
 
     with pytest.raises(Exception, match="seats"):
         Handler("demo", book).encode_arguments((0,), {})
+
+
+class Mailer:
+    def send(self, to: str) -> str:
+        return to
+
+    async def send_later(self, to: str) -> str:
+        return to
+
+    @staticmethod
+    def post(to: str) -> str:
+        return to
+
+    @classmethod
+    def mail(cls, to: str) -> str:
+        return to
+
+
+@pytest.mark.parametrize("method", [Mailer.send, Mailer.send_later])
+def test_a_method_without_its_object_is_refused(method):
+    assert "a method without its object: register a bound one" in refusal(method)
+
+
+def test_methods_that_need_no_object_can_be_handlers():
+    for method in (
+        Mailer.post,
+        Mailer.mail,
+        Mailer().send,
+        Mailer.__dict__["post"],
+        functools.partial(Mailer.send, Mailer()),
+    ):
+        assert Handler("demo", method).signature.types == {"to": str}
+
+
+def test_a_first_parameter_that_nobody_passes_is_refused():
+    def bound(self, to: str) -> None: ...  # as Celery's bind=True has it
+
+    assert "annotate it with TaskContext" in refusal(bound)
+
+
+@pytest.mark.parametrize("thing", [Mailer, postponed.Spec])
+def test_classes_are_refused(thing):
+    assert "it is a class" in refusal(thing)
+
+
+class Own: ...
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Own, list[Own], dict[str, Own], Own | None, Path, Iterator[int], type[int], complex, str | UUID, TaskContext],
+)
+def test_a_result_that_could_never_be_read_back_is_refused(kind):
+    def handle() -> Any: ...
+
+    handle.__annotations__ = {"return": kind}
+    assert "which cannot be read back from JSON: return a dataclass" in refusal(handle)
+
+
+def test_a_function_that_promises_something_to_await_is_async():
+    def later(to: str) -> Awaitable[int]: ...
+    def soon(to: str) -> Coroutine[Any, Any, int]: ...
+
+    for function in (later, soon):
+        handler = Handler("demo", function)
+        assert handler.is_async
+        assert handler.signature.returns is int
+
+
+def test_an_object_that_stands_for_a_function_keeps_its_signature():
+    class Logged:
+        def __init__(self, fn: Any) -> None:
+            functools.update_wrapper(self, fn)
+            self.fn = fn
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return self.fn(*args, **kwargs)
+
+    @Logged
+    def build(ctx: TaskContext, a: int) -> list[int]: ...
+
+    for each in (build, functools.lru_cache(build)):
+        handler = Handler("demo", each)
+        assert handler.takes_context
+        assert handler.signature.types == {"a": int}
+        assert handler.signature.returns == list[int]
+
+
+def test_object_means_any_json_wherever_it_stands():
+    def build(rows: list[dict[str, object]], more: object | None = None) -> dict[str, object]: ...
+
+    signature = Handler("demo", build).signature
+    assert signature.types["rows"] == list[dict[str, Any]]
+    assert signature.returns == dict[str, Any]
