@@ -87,8 +87,8 @@ class Rule:
         if plain is None or key is None:
             return make
 
-        def keyed(*, id: str, payload: bytes) -> NewTask:
-            task = make(id=id, payload=payload)
+        def keyed(*, id: str, payload: bytes, limits: tuple[str, ...] = ()) -> NewTask:
+            task = make(id=id, payload=payload, limits=limits)
             return replace(task, deduplication=replace(plain, key=key_of(key, task, bind)))
 
         return keyed

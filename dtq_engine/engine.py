@@ -21,6 +21,8 @@ from dtq_engine.errors import ConfigurationError, DtqError
 from dtq_engine.handle import Handle
 from dtq_engine.hooks import FailureHook, SubmitHook, TaskHook, WorkerHook
 from dtq_engine.isolation import read_isolation
+from dtq_engine.limiter import Limiter
+from dtq_engine.limits import Named, Parameters, read_uses
 from dtq_engine.model import NewTask, Receipt
 from dtq_engine.options import Duration, read_defaults
 from dtq_engine.registry import Handler, Registry, RetryCallback
@@ -114,14 +116,11 @@ class Dtq:
         retry: RetryCallback | None = None,
         permanent: tuple[type[BaseException], ...] = (),
         expires_in: Duration | None = None,
-        keep_result: bool = True,
-        restartable: bool = False,
-        redact: tuple[str, ...] = (),
-        process: bool = False,
-        max_tasks: int | None = None,
-        max_memory_mb: int | None = None,
+        keep_result: bool = True, restartable: bool = False, redact: tuple[str, ...] = (),
+        process: bool = False, max_tasks: int | None = None, max_memory_mb: int | None = None,
+        limit: Named = None, limit_key: Parameters = None,
         **deduplication: Unpack[DeduplicationOptions],
-    ) -> Register:
+    ) -> Register:  # fmt: skip
         """Register the decorated function as the handler of the task type `name`.
 
         What is None is left to the settings. `retry` is asked after each failed attempt, with the error and the number
@@ -129,13 +128,15 @@ class Dtq:
         at once. `restartable` lets a task with a single attempt be started again if its worker shuts down.
         `redact` names arguments (and members of the result) whose values the web process shows to nobody.
         `process` runs the handler in a process of its own, which can be killed and is kept for further tasks: until it
-        has run `max_tasks` (1000) or holds more than `max_memory_mb` MiB after one (None: no limit).
-        `deduplication` are options as in DeduplicationOptions. Raises InvalidHandler, which says what to change.
+        has run `max_tasks` (1000) or holds more than `max_memory_mb` MiB after one (None: no limit). `limit` names
+        what `app.limit` made, `limit_key` the parameters it counts by. `deduplication` are options as in
+        DeduplicationOptions. Raises InvalidHandler or InvalidLimit, which say what to change.
         """
         defaults = read_defaults(
             name, queue=queue, priority=priority, max_attempts=max_attempts, timeout=timeout,
             retry_base_delay=retry_base_delay, retry_max_delay=retry_max_delay, retry_jitter=retry_jitter,
             expires_in=expires_in, keep_result=keep_result, restartable=restartable, redact=redact, same=deduplication,
+            limits=read_uses(name, limit, limit_key),
         )  # fmt: skip
         isolation = read_isolation(name, process=process, max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         make = partial(Handler, name, defaults=defaults, retry=retry, permanent=permanent, isolation=isolation)
@@ -145,6 +146,11 @@ class Dtq:
     def periodic(self) -> Timetable:
         """Decorates tasks that run at times: `@app.periodic("0 3 * * *", tz="Europe/Berlin")` above `@app.task(…)`."""
         return Timetable(self.registry)
+
+    @property
+    def limit(self) -> Limiter:
+        """Makes limits, to be named by tasks: `app.limit("stripe", max_running=3, rate=(100, 60))`."""
+        return Limiter(self.registry)
 
     def on_worker_start(self, fn: WorkerHook) -> WorkerHook:
         """Call the decorated function as a worker starts, before it takes a task; if it raises, there is no worker.

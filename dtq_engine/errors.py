@@ -43,6 +43,10 @@ class InvalidHandler(DtqError):
     """Raised at registration when a function cannot serve as a task handler."""
 
 
+class InvalidLimit(DtqError):
+    """Raised when a limit cannot be as given, or a task type cannot have it."""
+
+
 class HookFailed(DtqError):
     """Raised when a hook of the app fails where it is in the way: at a worker's start, or around tasks it changed."""
 
@@ -77,6 +81,10 @@ class TaskNotFound(DtqError):
 
 class PeriodicNotFound(DtqError):
     """Raised when there is no periodic task of a name: never announced by a worker, or removed a day ago."""
+
+
+class LimitNotFound(DtqError):
+    """Raised when a queue has no limit of a name: no living worker declares it, and nobody has set it."""
 
 
 class InvalidTransition(DtqError):

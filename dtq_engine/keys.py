@@ -105,6 +105,26 @@ class Keys:
         """Stream: what children in other queues have yet to be told, and parents there have yet to be asked."""
         return f"{self.prefix}:outbox:{{{queue}}}"
 
+    def limits(self, queue: str) -> str:
+        """Hash: the numbers of the queue's limits; `lua/declare.lua` lists its fields."""
+        return f"{self.prefix}:limits:{{{queue}}}"
+
+    def slots(self, queue: str, bucket: str) -> str:
+        """Sorted set: who holds a slot of a limit's bucket, `id token` with 1 while it runs, `id -` with 0 before."""
+        return f"{self.prefix}:limit:{{{queue}}}:{bucket}"
+
+    def lines(self, queue: str) -> str:
+        """Sorted set: the buckets that tasks wait for, all with 0."""
+        return f"{self.prefix}:limited:{{{queue}}}"
+
+    def line(self, queue: str, bucket: str) -> str:
+        """Sorted set: the ids that wait for a bucket, in order; for `*` a string: a claim was turned away."""
+        return f"{self.lines(queue)}:{bucket}"
+
+    def starts(self, queue: str, bucket: str) -> str:
+        """List: when tasks of a bucket started, in ms, newest first, as many as its rate allows."""
+        return f"{self.prefix}:starts:{{{queue}}}:{bucket}"
+
     def request(self, queue: str, verb: str, target: str, request: str) -> str:
         """String: the answer to an operator's request about a task or queue, for when it is sent again."""
         return f"{self.prefix}:request:{{{queue}}}:{verb}:{target}:{request}"

@@ -149,6 +149,8 @@ class NewTask:
     children: tuple[tuple[str, str], ...] = ()
     in_flow: bool = False
     deduplication: Deduplication | None = None
+    limits: tuple[str, ...] = ()
+    """The buckets of its limits, as `prepare` made them of the arguments."""
 
     def with_headers(self, headers: Mapping[str, str]) -> "NewTask":
         """The same task with these headers over those it has."""
@@ -414,14 +416,19 @@ class ClaimStatus(StrEnum):
     PAUSED = "PAUSED"
     AGAIN = "AGAIN"
     TYPES = "TYPES"
+    LIMITED = "LIMITED"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimReply:
-    """The tasks claimed from one queue, in the order to start them."""
+    """The tasks claimed from one queue, in the order to start them.
+
+    LIMITED: the queue's own limit allows no more for now; with `room_in_ms`, this claimer is to come again then.
+    """
 
     status: ClaimStatus
     claims: tuple[Claim, ...] = ()
+    room_in_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dtq_engine import codec, validate
 from dtq_engine.config import Settings
 from dtq_engine.deduplication import Bind, DeduplicationOptions, Rule, read_rule
 from dtq_engine.errors import InvalidHandler, InvalidTask
+from dtq_engine.limits import LimitUse
 from dtq_engine.model import NewTask, RetryPolicy
 
 Duration = float | timedelta
@@ -34,6 +35,7 @@ class Defaults:
     restartable: bool = False
     redact: tuple[str, ...] = ()
     deduplication: Rule | None = None
+    limits: tuple[LimitUse, ...] = ()
 
     def retry_policy(self, settings: Settings, max_attempts: int | None = None) -> RetryPolicy:
         """The retry numbers of a task, each from the first of call, type and settings that gives one."""
@@ -118,6 +120,7 @@ def read_defaults(
     restartable: bool,
     redact: tuple[str, ...],
     same: DeduplicationOptions,
+    limits: tuple[LimitUse, ...] = (),
 ) -> Defaults:
     """The options of a task type as given. Raises InvalidHandler, which names the one that is wrong."""
     try:
@@ -135,6 +138,7 @@ def read_defaults(
             restartable=validate.flag("restartable", restartable),
             redact=validate.names("redact", redact),
             deduplication=_checked(read_rule(**same)),
+            limits=limits,
         )
     except InvalidTask as error:
         raise InvalidHandler(f"task {type!r} cannot be registered: {error}") from None
@@ -149,10 +153,13 @@ def rule_of(defaults: Defaults, options: Options) -> Rule | None:
 def task_maker(
     type: str, defaults: Defaults, options: Options, settings: Settings, bind: Bind = codec.decode_object
 ) -> Callable[..., NewTask]:
-    """NewTask with everything filled in but `id` and `payload`; made once, because a bulk submit calls it often.
+    """NewTask with everything filled in but what comes with a call; made once, because a bulk submit calls it often.
 
-    `bind` gives the arguments that a function is called with which makes a unique key of them.
+    `bind` gives the arguments that a function is called with which makes a unique key of them. Raises InvalidTask for
+    another queue than that in which the limits of the type count.
     """
+    if defaults.limits and options.queue not in {None, defaults.queue}:
+        raise InvalidTask("queue", f"{type} has limits, which count in the queue {defaults.queue}: submit it there.")
     rule = rule_of(defaults, options)
     make = functools.partial(
         NewTask,

@@ -151,6 +151,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_result: bool = True
     restartable: bool = False
     deduplication: Deduplication | None = None
+    limits: tuple[str, ...] = ()
 
     @property
     def schedule(self) -> str:
@@ -189,6 +190,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             keep_result=self.keep_result,
             restartable=self.restartable,
             deduplication=self.deduplication,
+            limits=self.limits,
         )
 
     def task_id(self, tick_ms: int) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import msgspec
@@ -10,9 +10,10 @@ import msgspec
 from dtq_engine import codec
 from dtq_engine.arguments import DIALECT, Arguments
 from dtq_engine.deduplication import check_key, encode_function
-from dtq_engine.errors import InvalidHandler, InvalidTask
+from dtq_engine.errors import InvalidHandler, InvalidLimit, InvalidTask
 from dtq_engine.hooks import Hooks
 from dtq_engine.isolation import Isolation, check_reachable
+from dtq_engine.limits import Declared, Limit, bound, buckets_of, check_home, check_known
 from dtq_engine.model import TaskSchema
 from dtq_engine.options import Defaults
 from dtq_engine.periodic import Definition
@@ -51,6 +52,9 @@ class Handler:
         self.isolation = isolation
         self.signature: Signature = read_signature(name, fn)
         _check_key(name, self.defaults, self.signature)
+        if self.defaults.limits:
+            uses = bound(name, self.defaults.limits, self.signature.defaults)
+            self.defaults = replace(self.defaults, limits=uses)
         self._arguments = Arguments(self.signature)
         self._results = Results(self.signature.returns)
 
@@ -84,6 +88,13 @@ class Handler:
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call, context left out. Raises InvalidTask, which names the argument that is wrong."""
         return self._arguments.encode(args, kwargs)
+
+    def buckets(self, payload: bytes) -> tuple[str, ...]:
+        """The buckets of the limits for a task with these arguments. Raises InvalidTask if they cannot name one."""
+        uses = self.defaults.limits
+        if not uses:
+            return ()
+        return buckets_of(uses, codec.decode_object(payload) if any(use.key for use in uses) else {})
 
     def bind_payload(self, payload: bytes) -> dict[str, Any]:
         """The keyword arguments to call `fn` with. Raises InvalidTask if the payload does not fit the signature."""
@@ -130,14 +141,34 @@ class Registry:
     hooks: Hooks = field(default_factory=Hooks)
     _handlers: dict[str, Handler] = field(default_factory=dict[str, Handler])
     _periodic: dict[str, Definition] = field(default_factory=dict[str, Definition])
+    _limits: dict[tuple[str, str | None], Limit] = field(default_factory=dict[tuple[str, str | None], Limit])
+    _homes: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, handler: Handler) -> None:
-        """Register a handler. Raises InvalidHandler if its name is taken by another function or other options."""
+        """Register a handler. Raises InvalidHandler if its name is taken by another function or other options.
+
+        Raises InvalidLimit for a limit that was not made, or that is counted in another queue.
+        """
+        check_known(handler.name, handler.defaults.limits, [name for name, queue in self._limits if queue is None])
+        for use in handler.defaults.limits:
+            check_home(handler.name, use, handler.defaults.queue, self._homes.get(use.name))
         known = self._handlers.setdefault(handler.name, handler)
         if not known.is_same_as(handler):
             raise InvalidHandler(
                 f"the task name {handler.name!r} is taken by {known.fn!r}: give {handler.fn!r} another name."
             )
+        self._homes.update((use.name, handler.defaults.queue) for use in handler.defaults.limits)
+
+    def limit(self, limit: Limit) -> None:
+        """Have a limit for tasks to name, or a queue's own. Raises InvalidLimit if it is there with other numbers."""
+        known = self._limits.setdefault((limit.name, limit.queue), limit)
+        if known != limit:
+            label = f"limit {limit.name!r}" if limit.queue is None else f"limit of the queue {limit.queue!r}"
+            raise InvalidLimit(f"the {label} is there already, with other numbers: make each limit once.")
+
+    def declared(self) -> Declared:
+        """The limits, as workers declare them."""
+        return Declared(tuple(self._limits.values()), dict(self._homes))
 
     def schedule(self, definition: Definition) -> None:
         """Have a registered handler run at times. Raises InvalidHandler if the name is taken by another definition."""

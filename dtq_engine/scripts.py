@@ -28,8 +28,8 @@ def parts(name: str) -> tuple[str, ...]:
     """The files that the script `name` is put together from: its own behind those that it shares with others."""
     if name in STANDALONE:
         return (name,)
-    shared = ("_lib", "_links", "_accept") if name in ACCEPTING else ("_lib", "_links")
-    return (*shared, name)
+    shared = ("_lib", "_limits", "_links")
+    return (*shared, "_accept", name) if name in ACCEPTING else (*shared, name)
 
 
 @cache

@@ -5,7 +5,7 @@ import inspect
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Never, NoReturn, Union, cast
 
 import msgspec
@@ -30,6 +30,8 @@ class Signature:
     others: Any
     returns: Any
     is_async: bool
+    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The defaults of the parameters in `types`, `...` where there is none."""
 
     def as_struct(self) -> type[msgspec.Struct]:
         """A class with a field for each parameter, through which msgspec reads arguments; UNSET where not given."""
@@ -70,6 +72,7 @@ def read_signature(task: str, fn: Callable[..., Any]) -> Signature:
         others=hints.get(others[0].name, Any) if others else Any,
         returns=_readable(task, returns),
         is_async=is_async,
+        defaults={each.name: ... if each.default is each.empty else each.default for each in named},
     )
 
 

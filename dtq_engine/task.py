@@ -66,7 +66,8 @@ class Submitter(Generic[P, R_co]):
         maker = self._maker
         if maker is None or maker[0] is not settings:
             maker = self._prepare_maker(settings)
-        return maker[1](id=self._options.id or ids.new_id(), payload=payload)
+        limits = self._handler.buckets(payload)
+        return maker[1](id=self._options.id or ids.new_id(), payload=payload, limits=limits)
 
     def options(
         self,

@@ -82,6 +82,7 @@ def _definition(
     label = task.name if name is None else name
     try:
         cron_text, every_ms, zone = _when(expression, every, tz)
+        payload = task.handler.encode_arguments((), _mapping(arguments))
         return Definition(
             name=_name(label),
             type=task.name,
@@ -91,7 +92,8 @@ def _definition(
             catch_up=_catch_up(catch_up),
             jitter_ms=0 if jitter is None else _positive("jitter", jitter, 1, MOST_JITTER_MS),
             queue=task.handler.defaults.queue,
-            payload=task.handler.encode_arguments((), _mapping(arguments)).decode(),
+            payload=payload.decode(),
+            limits=task.handler.buckets(payload),
         )
     except (InvalidHandler, InvalidTask) as error:
         raise InvalidHandler(f"the periodic task {label!r} cannot be registered: {error}") from None

@@ -26,6 +26,7 @@ THROTTLE_CAP = 10_000
 _QUEUE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}").fullmatch
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}").fullmatch
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}").fullmatch
+_BUCKETS = re.compile(r"(\w[\w.:-]{0,63}(/[\w.:@#-]{1,40}){0,4}( (?=.)|$)){1,8}", re.ASCII).fullmatch
 _TEXT_ENCODER = msgspec.json.Encoder()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -46,6 +47,12 @@ def check(task: NewTask, settings: Settings) -> None:
     if task.deduplication is not None:
         check_deduplication(task.deduplication)
         _check_debounced(task)
+    if task.limits:
+        _check_kind("limits", task.limits, tuple)
+        if not _BUCKETS(" ".join(map(str, task.limits))):
+            raise InvalidTask(
+                "limits", f"limits cannot be {_shown(task.limits)}: let its type's `prepare` make the task."
+            )
 
 
 def check_queue(queue: object, allowed: tuple[str, ...] | None = None) -> str:

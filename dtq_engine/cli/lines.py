@@ -108,7 +108,8 @@ def new_task(line: Line, app: Dtq) -> NewTask:
     options = _options(line)
     bind = codec.decode_object if handler is None else handler.bind_payload
     make = task_maker(line.type, defaults, options, app.settings, bind)
-    return make(id=options.id or ids.new_id(), payload=payload)
+    limits = () if handler is None else handler.buckets(payload)
+    return make(id=options.id or ids.new_id(), payload=payload, limits=limits)
 
 
 def _options(line: Line) -> Options:

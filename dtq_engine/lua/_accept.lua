@@ -164,7 +164,7 @@ local function replace(task, id, now)
   local made = created(record) or now
   local due = math.min(now + task['+debounce'], task['+longest'] and made + task['+longest'] or math.huge)
   local more = own_fields(task, now, made)
-  redis.call('HDEL', TASK .. id, 'd', 'h', 'z', 'K', 'Z', 'S')
+  redis.call('HDEL', TASK .. id, 'd', 'h', 'z', 'K', 'Z', 'S', 'c')
   redis.call('DEL', satellite('p', id), satellite('h', id))
   local letters = letters_of(task) .. string.gsub(record.S or '', '[ph]', '')
   if letters ~= '' then more[#more + 1], more[#more + 2] = 'S', letters end

@@ -16,6 +16,7 @@
 --   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
 --   A its links to parents and children; _links says how
 --   u unique key: a letter for how long it is held (see holds_key), and the key's digest
+--   c the buckets of its limits, as _limits says
 
 local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
@@ -253,8 +254,17 @@ end
 -- Tell an idle worker that this queue has work, unless it is paused.
 local function wake_worker() if redis.pcall('EXISTS', paused_key()) ~= 1 then push_token(KEY.wake) end end
 
+local restrain
+-- How many tasks may run at once: _limits has what is in here, and restrain() puts it in.
+local limits = setmetatable({}, {__index = function(limits, name)
+  setmetatable(limits, nil)
+  restrain(limits)
+  return rawget(limits, name)
+end})
+
 -- Every script that writes ends with this.
 local function finish(now)
+  if rawget(limits, 'in_use') then limits.flush(now, not limits.is_purge) end
   write_counters()
   if #lines > 0 then write_events(now) end
   if wake then wake_worker() end
@@ -502,6 +512,7 @@ end
 -- settle: the only way to end a task. The caller has taken it out of streams and schedules; `...` are more
 -- fields for the record. What a requeue needs (payload, history, headers) stays with it.
 local function settle(id, record, state, now, detail, ...)
+  if record.c then limits.leave(id, record) end
   set(id, 's', state, 'F', whole(now), ...)
   expire(id, record, lifetime(state))
   if record.i then end_idempotency(id, record, state) end

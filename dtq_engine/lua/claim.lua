@@ -8,7 +8,7 @@
 -- ARGV     [2] worker  [3] token, also this request's id  [4] limit  [5] lease ms  [6] digest of the known
 --          types  [7] grace ms before a blocked task dies
 -- Returns  TASKS, EMPTY, PAUSED, AGAIN (its bound of work; claim again under a new token), TYPES (publish them
---          first) or REGISTER, then the tasks: most as one line of words and the payload (brief), the others as
+--          first), REGISTER, or LIMITED (the queue's own limit allows no more; who gets 'LIMITED ms' asks again then), then the tasks: most as one line of words and the payload (brief), the others as
 --          describe() gives them. Sent again under its token it answers with what still runs under it, leases renewed.
 
 open()
@@ -29,11 +29,21 @@ if earlier then
   return reply
 end
 
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'REGISTER'} end
-if redis.call('EXISTS', paused_key()) == 1 then return {'PAUSED'} end
-if redis.call('EXISTS', types_key) == 0 then return {'TYPES'} end
+-- One look at four keys: EXISTS counts a key as often as it is named.
+local there = redis.call('EXISTS', KEYS[1], paused_key(), paused_key(), types_key, types_key, types_key, types_key,
+  KEY.limits, KEY.limits, KEY.limits, KEY.limits, KEY.limits, KEY.limits, KEY.limits, KEY.limits)
+if there % 2 < 1 then return {'REGISTER'} end
+if there % 4 >= 2 then return {'PAUSED'} end
+if there % 8 < 4 then return {'TYPES'} end
 local bad = damaged(types_key, 'set')
 if bad then return bad end
+
+-- A queue with a limit of its own is not looked through: what waits there goes on waiting where it is.
+local asked, is_counted = limit, there >= 8 and limits.has_own()
+if is_counted then
+  limit = limits.queue_room(limit, now)
+  if limit == 0 and asked > 0 then return {limits.turn_away(now)} end
+end
 
 local known = {}
 local function knows(type)
@@ -81,6 +91,7 @@ local function start(id, record, entry)
     record.a, record.L = '1', first
   end
   set(id, 's', 'R', 'L', record.L, 'w', worker)
+  if record.c or is_counted then limits.start(id, record, token, is_counted, now) end
   -- Since when it was blocked stays until an outcome: its worker may find that it cannot run it either.
   if record.m or record.O then redis.call('HDEL', TASK .. id, 'm', 'O') end
   record.w, claimed[#claimed + 1] = worker, id
@@ -105,10 +116,16 @@ local function take(priority, entry, id)
   local why, is_others = obstacle(record)
   local is_early = record.A and links.waits(record)
   local expires = tonumber(record.z)
-  if not why and not is_early and not (expires and expires <= now and not record.b) then return start(id, record, entry) end
+  local bucket
+  if not why and not is_early and not (expires and expires <= now and not record.b) then
+    bucket = record.c and limits.obstacle(id, record, now)
+    if not bucket then return start(id, record, entry) end
+  end
   if not is_sound() then return end
   ack(priority, entry)
+  if bucket then return limits.hold_back(id, record, bucket, now) end
   flush_acks()
+  if record.c then limits.leave(id, record) end
   if is_early then return links.wait(id, record) end
   if is_others then park(id, KEY.blocked, 'B', now + 1000, 'm', why)
   elseif why then block(id, record, now, why, grace_ms)
@@ -137,9 +154,11 @@ end
 flush_acks()
 flush_ended(now)
 if #claimed > 0 then redis.call('SET', memo, table.concat(claimed, ' '), 'PX', 120000) end
-wake = #claimed == limit or looks <= 0
+local is_turned_away = limit < asked and #claimed == limit
+wake = wake or (#claimed == limit and not is_turned_away) or looks <= 0
 -- With every band empty, wake-ups that are left would only cause claims in vain.
 if not wake then redis.call('DEL', KEY.wake) end
 finish(now)
-if looks <= 0 and #claimed < limit then reply[1] = 'AGAIN' elseif #claimed == 0 then reply[1] = 'EMPTY' end
+if is_turned_away then reply[1] = limits.turn_away(now)
+elseif looks <= 0 and #claimed < limit then reply[1] = 'AGAIN' elseif #claimed == 0 then reply[1] = 'EMPTY' end
 return reply

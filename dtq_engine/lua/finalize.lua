@@ -107,6 +107,7 @@ for _, record in ipairs(records) do ack(band(record), entry_of(record)) end
 flush_acks()
 for _, record in ipairs(records) do
   local id, verb, number, word, body, summary = record.id, record.ending, '0', '', '', ''
+  if record.c then limits.leave(id, record) end
   if #verb > 1 then verb, number, word, body = string.match(verb, '^(%a)(%d+) (%S*)\n(.*)$') end
   if verb == 'D' then summary, body = string.match(body, '^(.*)\n([^\n]*)$') end
   -- Of a task whose cancel was asked for, only a success still counts: it happened.

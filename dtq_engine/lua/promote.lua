@@ -23,6 +23,7 @@ local function release(id, record, state)
   local expires = tonumber(record.z)
   if expires and expires <= now and not record.b and not is_newer(record) then return settle(id, record, 'E', now) end
   if state == 'B' and record.A and links.waits(record) then return links.wait(id, record) end
+  if record.c and state == 'B' and limits.look_again(id, record, now) then return end
   push(id, band(record) or 5)
   if record.u then free_key(id, record, 'b') end
   if state == 'T' then event('TASK_RETRIED', id, record) end

@@ -14,6 +14,8 @@ if before then return before end
 local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
 if bad then return bad end
 local now = now_ms()
+-- Slots that come free are not handed on at once, or purging would call from its line what it does not look at.
+limits.is_purge = true
 local since = ARGV[8] ~= '' and tonumber(ARGV[8]) or now
 local PLACES = {'9', '8', '7', '6', '5', '4', '3', '2', '1', '0', 'P', 'T', 'B'}
 local LAST = delayed == '1' and 13 or 10

@@ -37,6 +37,7 @@ local reply = {}
 local LONGEST_LEASE = 86400000  -- the setting's bound: a damaged record must not be held for ever
 
 local function fence(id, record)
+  if record.c then limits.leave(id, record) end
   if record.O ~= 'r' then
     record.n, record.y = whole(number(record.n) + 1), whole(number(record.y) + 1)
     count(record.t or '_other', 'lease_expired')

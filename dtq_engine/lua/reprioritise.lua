@@ -14,13 +14,15 @@ if record.s == 'R' or FINAL[record.s] then return 'invalid:' .. status_of(record
 local bad = damaged_bands({record}) or damaged(STREAM .. priority, 'stream')
 if bad then return bad end
 
-local now, limits = now_ms(), priority .. string.sub(record.r or '', 2)
+local now, asked = now_ms(), priority .. string.sub(record.r or '', 2)
 if record.s == 'Q' and band(record) ~= priority then
   ack(band(record), entry_of(record))
   flush_acks()
-  push(id, priority, 'r', limits)
+  push(id, priority, 'r', asked)
 else
-  set(id, 'r', limits)
+  record.r = asked
+  set(id, 'r', asked)
+  if record.c then limits.reorder(id, record, now) end
 end
 remember('moved')
 audit(now, 'reprioritise', id, actor, reason, request)

@@ -19,6 +19,8 @@ if bad then return bad end
 
 local now = now_ms()
 redis.call('ZREM', schedule, id)
+-- Its limits still count: without room it is back in its old place.
+if record.c then limits.leave(id, record) end
 push(id, priority)
 if record.u then free_key(id, record, 'b') end
 remember('queued')

@@ -7,7 +7,8 @@
 -- skip what comes.
 --
 -- ARGV     [2] number of ids  [3] number of keys, then task ids, idempotency keys, and pairs of priority and entry
---          ('letter' and a dead letter's entry, 'unique' and a unique key's digest)
+--          ('letter' and a dead letter's entry, 'unique' and a unique key's digest, 'slot:' or 'line:' with a limit's
+--          bucket, and a member of that)
 -- Returns  names and numbers of repairs: what, how many, …
 
 open()
@@ -177,6 +178,11 @@ local function drop_unique(digest)
   repaired('unique_key')
 end
 
+local function drop_limited(kind, bucket, member)
+  local drop = kind == 'slot' and limits.drop_slot or limits.drop_place
+  if drop(bucket, member) then repaired(kind .. '_without_task') end
+end
+
 local last_id = 3 + ARGV[2]
 local last_key = last_id + ARGV[3]
 for i = 4, last_id do
@@ -185,6 +191,8 @@ for i = 4, last_id do
   elseif mend[record.s] and not is_newer(record) then
     mend[record.s](ARGV[i], record)
     if record.u then mend_unique(ARGV[i], record) end
+    local missing = record.c and limits.mend(ARGV[i], record, now)
+    if missing then repaired(missing) end
   end
 end
 for i = last_id + 1, last_key do
@@ -197,7 +205,9 @@ for i = last_id + 1, last_key do
   end
 end
 for i = last_key + 1, #ARGV, 2 do
-  if ARGV[i] == 'letter' then drop_letter(ARGV[i + 1])
+  local kind, bucket = string.match(ARGV[i], '^(%l+):(.*)$')
+  if kind then drop_limited(kind, bucket, ARGV[i + 1])
+  elseif ARGV[i] == 'letter' then drop_letter(ARGV[i + 1])
   elseif ARGV[i] == 'unique' then drop_unique(ARGV[i + 1])
   else drop_stray(ARGV[i], ARGV[i + 1]) end
 end

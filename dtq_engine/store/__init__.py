@@ -21,6 +21,7 @@ from dtq_engine.store.history import History
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.intake import Intake
 from dtq_engine.store.leases import Leases
+from dtq_engine.store.limits import Limits
 from dtq_engine.store.outbox import Outbox
 from dtq_engine.store.pauses import Pauses
 from dtq_engine.store.periodic import Periodic
@@ -54,6 +55,7 @@ class Store:
         self.control = Control(base, self.inspect)
         self.periodic = Periodic(base, self.inspect)
         self.agenda = Agenda(base, self.workers)
+        self.limits = Limits(base, self.inspect)
         self.events = Events(base)
         self.stats = Stats(base)
         self.history = History(base)

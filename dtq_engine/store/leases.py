@@ -53,7 +53,8 @@ class Leases:
             self._workers.register_queue(queue)
             reply = self._base.run("claim", queue, *args)
         claims = tuple(decode_claim(item, queue, worker, token) for item in reply[1:])
-        return ClaimReply(ClaimStatus(reply[0].decode()), claims)
+        word, _, room_in_ms = reply[0].decode().partition(" ")
+        return ClaimReply(ClaimStatus(word), claims, int(room_in_ms) if room_in_ms else None)
 
     def renew(self, claims: Sequence[Claim], *, overdue: Collection[tuple[str, str]] = ()) -> Renewal:
         """Keep these leases. `overdue`: keys of executions kept although past their deadline."""

@@ -82,6 +82,8 @@ def encode_new(task: NewTask, fingerprint: str | None) -> list[str | bytes | int
         pairs += ("Z", "1")
     if task.deduplication is not None:
         pairs += deduplication.encode(task, task.deduplication)
+    if task.limits:
+        pairs += ("c", " ".join(task.limits))
     limits = pack_limits(task.retry, task.timeout_ms)
     return [task.id, task.type, task.payload, task.priority, limits, len(pairs) // 2, *pairs]
 

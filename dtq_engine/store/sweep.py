@@ -47,6 +47,7 @@ class Sweep:
                     found.add(queue)
                     _add(repairs, self._sweep(queue, kind, rests))
                 yield repairs
+        yield from self._sweep_limits()
         for queue in sorted(found - known):
             self._base.connection.call("SADD", keys.queues(), queue)
             yield {"queue": 1}
@@ -54,6 +55,25 @@ class Sweep:
             yield from self._sweep_members(queue)
             yield from self._sweep_deliveries(queue)
             yield from self._sweep_letters(queue)
+
+    def _sweep_limits(self) -> Iterator[dict[str, int]]:
+        """Slots and places in line whose task may be gone."""
+        keys = self._base.keys
+        for place, kind, name in (("slot", "limit", keys.slots), ("line", "limited", keys.line)):
+            for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
+                for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():
+                    for bucket in (rest.decode("utf-8", "replace") for rest in rests):
+                        yield from self._sweep_bucket(queue, f"{place}:{bucket}", name(queue, bucket))
+
+    def _sweep_bucket(self, queue: str, place: str, key: str) -> Iterator[dict[str, int]]:
+        cursor: Any = 0
+        while self._base.connection.call("TYPE", key) == b"zset":
+            cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
+            for part in chunks(flat[::2], [0] * len(flat[::2]), IDS_PER_CALL):
+                places = [word for member in part for word in (place, member)]
+                yield _counts(self._base.run("sweep", queue, 0, 0, *places))
+            if int(cursor) == 0:
+                break
 
     def _sweep_members(self, queue: str) -> Iterator[dict[str, int]]:
         """Members of schedules and indexes whose record may be gone."""

@@ -125,9 +125,10 @@ class Due:
 
     def _announce(self, queues: list[str]) -> KnownTypes:
         """Publish the types, as each worker does, whenever there are other ones."""
-        published = (self._store, queues, self._app.registry.types())
+        declared = self._app.registry.declared()
+        published = (self._store, queues, self._app.registry.types(), declared)
         if self._types is None or published != self._published:
-            self._types = KnownTypes(self._store, queues, self._app.registry.published())
+            self._types = KnownTypes(self._store, queues, self._app.registry.published(), (), declared)
             self._types.announce()
             self._published = published
         return self._types

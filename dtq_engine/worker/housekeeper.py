@@ -50,6 +50,7 @@ class Housekeeper(Loop):
         self._tidied_at = time.monotonic()
         for queue in self._scheduler.queues:
             self._survive(queue, "trim", self._trim)
+            self._survive(queue, "let go the limits of", self._store.limits.tidy)
             self._survive(queue, "retire the consumers of", self._store.workers.retire)
             self._survive(queue, "note the counters of", self._store.history.record)
 

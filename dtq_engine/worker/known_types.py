@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from dtq_engine.errors import DtqError, RedisUnavailable
+from dtq_engine.limits import Declared
 from dtq_engine.model import TaskSchema
 from dtq_engine.periodic import Definition
 from dtq_engine.store import Store
@@ -20,7 +21,7 @@ REFRESH_S = 60.0
 class KnownTypes:
     """The worker's types: published before the first claim, again each minute, and when Redis has lost them.
 
-    So are the definitions of its periodic tasks.
+    So are the definitions of its periodic tasks, and its limits.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class KnownTypes:
         queues: Sequence[str],
         schemas: Sequence[TaskSchema],
         periodic: Sequence[Definition] = (),
+        limits: Declared | None = None,
     ) -> None:
         self._store = store
         self._queues = queues
         self._schemas = schemas
         self._periodic = periodic
+        self._limits = limits or Declared()
         self._types = tuple(schema.type for schema in schemas)
         self._build = str({schema.type: schema.digest for schema in schemas})
         self._digest = ""
@@ -73,6 +76,8 @@ class KnownTypes:
         try:
             if not self._digest:
                 self._store.workers.register_queue(queue)
+            # Before the types, without which nobody may claim: no task starts where its limits are not known.
+            self._store.limits.declare(queue, self._limits)
             self._store.workers.announce([queue], self._types, build=self._build, frees=frees)
         except RedisUnavailable:
             raise

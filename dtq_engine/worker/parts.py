@@ -62,7 +62,9 @@ class Parts:
         self.store = Store(self.connection, settings)
         self.outage = Outage(settings.visibility_timeout_s)
         self.periodic = definitions(registry, settings)
-        self.types = KnownTypes(self.store, settings.worker_queues, registry.published(), self.periodic)
+        self.types = KnownTypes(
+            self.store, settings.worker_queues, registry.published(), self.periodic, registry.declared()
+        )
         self.fleet = Fleet(self.store.workers.list, registry.schemas())
         self.inflight = InFlight(settings.worker_concurrency)
         self.executor = Executor(registry, self.inflight, settings.result_max_bytes, make_children)

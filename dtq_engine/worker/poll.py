@@ -1,8 +1,10 @@
 """Claiming tasks: strictly in the order of the queues, never more than fit, and never by polling."""
 
 import logging
+import math
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -22,6 +24,7 @@ log = logging.getLogger("dtq.worker")
 BATCH = 100
 FULL_BATCH = 25
 BLOCK_S = 5.0
+BLOCK_LATE_S = 0.12
 ROOM_S = 1.0
 PATIENCE_S = 0.002
 RECOVER_S = 0.3
@@ -32,7 +35,8 @@ class Poll(Loop):
 
     A queue is hot while it may hold more: its last claim got all it asked for, or a wake-up token was
     popped from it. Claims go to the first hot queue; with none, the loop blocks until a token comes. A token
-    can be lost with a dead connection, so that after each block every queue is tried once.
+    can be lost with a dead connection, so that after each block every queue is tried once. A queue over its own
+    limit becomes hot when time makes room, if this worker was told when, and by a token otherwise.
     """
 
     name = "poll"
@@ -61,6 +65,7 @@ class Poll(Loop):
         self._may_claim = may_claim
         self._hot = set(queues)
         self._tokens: set[str] = set()
+        self._room_at: dict[str, float] = {}
         # Half of many slots, so that Redis serves one half while the handlers of the other run.
         self._batch = min(BATCH, inflight.slots, max(FULL_BATCH, inflight.slots // 2))
         self._unanswered: tuple[str, str, int] | None = None
@@ -98,6 +103,7 @@ class Poll(Loop):
         return self._inflight.wait_for_room(ROOM_S, wanted=wanted, patience_s=PATIENCE_S)
 
     def _next_queue(self) -> str | None:
+        self._hot.update(self._with_room())
         if not self._hot:
             self._wait_for_wake_up()
             return None
@@ -111,11 +117,33 @@ class Poll(Loop):
         return next(queue for queue in self._queues.values() if queue in self._hot)
 
     def _wait_for_wake_up(self) -> None:
-        key = self._waiting.blpop(list(self._queues), BLOCK_S * random.uniform(0.8, 1.2))
+        wait_s, room_at = BLOCK_S * random.uniform(0.8, 1.2), min(self._room_at.values(), default=math.inf)
+        if (room_in_s := room_at - time.monotonic()) < wait_s:
+            # Redis ends a block up to 100 ms late, and a token may come first.
+            self._wait_for_room(room_in_s)
+            return
+        key = self._waiting.blpop(list(self._queues), wait_s)
         if key is None:
             self._hot.update(self._queues.values())
         else:
             self._popped(key)
+
+    def _wait_for_room(self, room_in_s: float) -> None:
+        """Wait until time makes room in a queue, or a token comes for one."""
+        if room_in_s > BLOCK_LATE_S:
+            key = self._waiting.blpop(list(self._queues), room_in_s - BLOCK_LATE_S)
+            if key is not None:
+                self._popped(key)
+        else:
+            self._stopped.wait(max(0.0, room_in_s))
+
+    def _with_room(self) -> list[str]:
+        """The queues in which time has made room by now."""
+        now = time.monotonic()
+        found = [queue for queue, at in self._room_at.items() if at <= now]
+        for queue in found:
+            del self._room_at[queue]
+        return found
 
     def _popped(self, key: str) -> None:
         self._hot.add(self._queues[key])
@@ -138,10 +166,14 @@ class Poll(Loop):
                 self._hot.discard(queue)
                 return
             self._run_claims(reply.claims)
+        if reply.room_in_ms is not None:
+            self._room_at[queue] = time.monotonic() + reply.room_in_ms / 1000
         if reply.status is ClaimStatus.TYPES:
             if queue in self._types.announce():
                 self._hot.discard(queue)
-        elif reply.status is not ClaimStatus.AGAIN and len(reply.claims) < limit:
+        elif reply.status is ClaimStatus.LIMITED or (
+            reply.status is not ClaimStatus.AGAIN and len(reply.claims) < limit
+        ):
             self._hot.discard(queue)
         self._tokens.discard(queue)
         if not self._begun:

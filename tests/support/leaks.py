@@ -20,6 +20,7 @@ KEPT = {
     "queue": "marker of a registered queue, and its pause",
     "counters": "exact totals",
     "crew": "the workers that serve the queue",
+    "limits": "numbers of limits: as many as the code has, and operators set",
     "periodic": "periodic tasks: as many as the code has",
     "stream:events": "event log, bounded",
     "stream:audit": "audit log, bounded",
@@ -78,7 +79,9 @@ class Leaks:
     def _complaints(self, key: str, ttl: int, drained: bool) -> Iterator[str]:
         name = _NAME.fullmatch(key.removeprefix(f"{self._prefix}:"))
         kind, queue, rest = name.group("kind", "queue", "rest") if name else ("", "", "")
-        if kind == "task":
+        if kind in {"limit", "limited"} and ttl == -1:
+            yield from self._about_slots(key, queue, rest) if kind == "limit" else self._about_line(key, queue, rest)
+        elif kind == "task":
             yield from self._about_record(queue, rest, ttl, drained)
         elif ttl != -1 or kind in KEPT:
             return
@@ -146,6 +149,27 @@ class Leaks:
         if not self._client.xinfo_groups(key):
             return []
         return [each["message_id"] for each in self._client.xpending_range(key, "workers", "-", "+", 10_000)]
+
+    def _about_slots(self, key: str, queue: str, bucket: str) -> Iterator[str]:
+        """A slot is held by a task that runs under the token, or that was called and waits to start."""
+        for member in self._client.zrange(key, 0, -1):
+            task_id, token = member.split(b" ")
+            record = self._living(queue, task_id.decode())
+            runs = record.get(b"s") == b"R" and record[b"L"].split(b" ")[0] == token
+            called = token == b"-" and record.get(b"s") == b"Q" and record.get(b"c", b"").startswith(b"+ ")
+            if not (runs or called) or bucket.encode() not in record[b"c"].split(b" "):
+                yield f"its slot of task {task_id.decode()} is held by nobody"
+
+    def _about_line(self, key: str, queue: str, bucket: str | None) -> Iterator[str]:
+        """Who waits in a line is blocked for that reason, and the index has the lines in which somebody waits."""
+        if bucket is None:
+            for each in self._client.zrange(key, 0, -1):
+                if not self._client.exists(f"{key}:{each.decode()}"):
+                    yield f"nobody waits for {each.decode()}"
+            return
+        for task_id in self._client.zrange(key, 0, -1):
+            if self._living(queue, task_id.decode()).get(b"m") != b"limit:" + bucket.encode():
+                yield f"{task_id.decode()} does not wait in it"
 
     def _about_schedule(self, key: str, kind: str, queue: str, drained: bool) -> Iterator[str]:
         for task_id in self._client.zrange(key, 0, -1):
