@@ -1,18 +1,17 @@
 """What an app runs around its work: at the start and the end of a worker, around tasks and submits, after failures."""
 
 import inspect
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
+from dtq_engine import around
+from dtq_engine.around import Around, name_of
 from dtq_engine.context import TaskContext
-from dtq_engine.errors import HookFailed, InvalidHandler
+from dtq_engine.errors import InvalidHandler
 from dtq_engine.model import AttemptError, NewTask, WorkerInfo
 from dtq_engine.signature import underlying
-
-log = logging.getLogger("dtq")
 
 T = TypeVar("T")
 
@@ -27,9 +26,6 @@ Wrapping = (
 )
 """What a hook around tasks returns: it is a generator function that yields once, or returns a context manager."""
 Sending = Iterator[Sequence[NewTask] | None] | AbstractContextManager[Sequence[NewTask] | None]
-
-Manager = Any
-"""A context manager as hooks make it: of either kind, so that only its two methods say what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,117 +85,22 @@ class Hooks:
 
     def around_submit(self, fn: Callable[[list[NewTask]], Sending]) -> None:
         """Add a hook. Raises InvalidHandler if it cannot wrap a submit."""
-        around = _wrapping(fn, "around_submit", "the list of tasks")
-        if around.is_async:
+        wrapping = _wrapping(fn, "around_submit", "the list of tasks")
+        if wrapping.is_async:
             _refuse(fn, "around_submit", "it is async, and submitting is not: yield from a plain generator")
-        self.submit = _with(self.submit, around)
+        self.submit = _with(self.submit, wrapping)
 
     def run(self, context: TaskContext, call: Callable[[], T]) -> T:
         """What `call` returns, called inside the hooks around a sync handler."""
-        return _run(self.sync_task, context, call)
+        return around.run(self.sync_task, context, call)
 
     async def run_async(self, context: TaskContext, call: Callable[[], Awaitable[T]]) -> T:
         """What `call` returns, awaited inside the hooks around an async handler."""
-        return await _run_async(self.task, context, call)
+        return await around.run_async(self.task, context, call)
 
     def send(self, tasks: list[NewTask], send: Callable[[list[NewTask]], T]) -> T:
         """What `send` returns, called inside the hooks around a submit with the tasks as they changed them."""
-        return _send(self.submit, tasks, send)
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """A hook that wraps: `make` gives its context manager. Equal to another of the same function."""
-
-    fn: Callable[..., Any]
-    name: str
-    is_async: bool = field(compare=False)
-    make: Callable[..., Manager] = field(compare=False)
-
-    def manager(self, subject: object) -> Manager:
-        """Its context manager for a task or a submit. Raises HookFailed if it made none."""
-        made = self.make(subject)
-        if not hasattr(made, "__aexit__" if self.is_async else "__exit__"):
-            raise HookFailed(f"the hook {self.name} returned {made!r}: yield once, or return a context manager.")
-        return made
-
-
-def _run(hooks: Sequence[Around], context: TaskContext, call: Callable[[], T]) -> T:
-    if not hooks:
-        return call()
-    manager = hooks[0].manager(context)
-    manager.__enter__()
-    try:
-        value = _run(hooks[1:], context, call)
-    except BaseException as error:
-        manager.__exit__(type(error), error, error.__traceback__)
-        # Raised again although the hook may have swallowed it: a failure that looks like a success would be lost.
-        raise
-    manager.__exit__(None, None, None)
-    return value
-
-
-async def _run_async(hooks: Sequence[Around], context: TaskContext, call: Callable[[], Awaitable[T]]) -> T:
-    if not hooks:
-        return await call()
-    manager = hooks[0].manager(context)
-    enter, leave = _methods(manager, is_async=hooks[0].is_async)
-    await enter()
-    try:
-        value = await _run_async(hooks[1:], context, call)
-    except BaseException as error:
-        await leave(type(error), error, error.__traceback__)
-        raise
-    await leave(None, None, None)
-    return value
-
-
-def _methods(
-    manager: Manager, *, is_async: bool
-) -> tuple[Callable[[], Awaitable[object]], Callable[..., Awaitable[object]]]:
-    if is_async:
-        return manager.__aenter__, manager.__aexit__
-
-    async def enter() -> object:
-        return manager.__enter__()
-
-    async def leave(*error: object) -> object:
-        return manager.__exit__(*error)
-
-    return enter, leave
-
-
-def _send(hooks: Sequence[Around], tasks: list[NewTask], send: Callable[[list[NewTask]], T]) -> T:
-    if not hooks:
-        return send(tasks)
-    hook = hooks[0]
-    manager = hook.manager(tasks)
-    changed = manager.__enter__()
-    try:
-        answer = _send(hooks[1:], _same_tasks(hook, tasks, changed), send)
-    except BaseException as error:
-        _leave(hook, manager, error)
-        raise
-    _leave(hook, manager)
-    return answer
-
-
-def _leave(hook: Around, manager: Manager, error: BaseException | None = None) -> None:
-    """Leave a hook after the tasks were sent, or kept from it: nothing that it does now changes the answer."""
-    try:
-        manager.__exit__(None if error is None else type(error), error, error and error.__traceback__)
-    except Exception:
-        log.exception("the hook %s failed after a submit, whose answer stands", hook.name)
-
-
-def _same_tasks(hook: Around, tasks: list[NewTask], changed: Sequence[NewTask] | None) -> list[NewTask]:
-    """The tasks as a hook gave them back; None leaves them as they are."""
-    if changed is None:
-        return tasks
-    found = list(changed) if hasattr(changed, "__iter__") else []
-    if [getattr(task, "id", None) for task in found] != [task.id for task in tasks]:
-        raise HookFailed(f"the hook {hook.name} yielded other tasks than it was given: yield the same, in their order.")
-    return found
+        return around.send(self.submit, tasks, send)
 
 
 def _with(hooks: tuple[T, ...], hook: T) -> tuple[T, ...]:
@@ -225,10 +126,10 @@ def _wrapping(fn: Callable[..., Any], kind: str, argument: str) -> Around:
     if inspect.iscoroutinefunction(function):
         _refuse(fn, kind, "it is a coroutine function, which wraps nothing: let it yield once")
     if inspect.isasyncgenfunction(function):
-        return Around(fn, name_of(fn), True, asynccontextmanager(fn))
+        return Around(fn, kind, True, asynccontextmanager(fn))
     if inspect.isgeneratorfunction(function):
-        return Around(fn, name_of(fn), False, contextmanager(fn))
-    return Around(fn, name_of(fn), _makes_async(fn), fn)
+        return Around(fn, kind, False, contextmanager(fn))
+    return Around(fn, kind, _makes_async(fn), fn)
 
 
 def _check_argument(fn: Callable[..., object], kind: str, argument: str) -> None:
@@ -245,12 +146,6 @@ def _makes_async(fn: Callable[..., Any]) -> bool:
     if inspect.isclass(fn):
         return hasattr(fn, "__aexit__") and not hasattr(fn, "__exit__")
     return inspect.isasyncgenfunction(inspect.unwrap(fn))
-
-
-def name_of(fn: object) -> str:
-    """A hook's name for people: that of its function, and the module it is in."""
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    return f"{name} ({getattr(fn, '__module__', '?')})"
 
 
 def _refuse(fn: object, kind: str, problem: str) -> NoReturn:

@@ -6,7 +6,8 @@ import time
 from contextlib import suppress
 from queue import Full, Queue
 
-from dtq_engine.hooks import Failure, Hooks, name_of
+from dtq_engine.around import name_of
+from dtq_engine.hooks import Failure, Hooks
 from dtq_engine.model import AttemptError, Claim, DeadLetter, Reschedule, Settled, Transition
 from dtq_engine.worker.event_loop import EventLoop
 from dtq_engine.worker.logs import facts, title
@@ -34,6 +35,7 @@ class Failures:
         self._starting = threading.Lock()
         self._dropped = 0
         self._closed = False
+        self._now: str = "(none)"
 
     def tell(
         self, claim: Claim, transition: Transition, answer: Settled, exception: BaseException | None = None
@@ -60,7 +62,7 @@ class Failures:
         thread.join(max(0.0, deadline - time.monotonic()))
         self._closed = True
         if thread.is_alive():
-            log.error("the on_failure hooks are too slow: the last failures were not told to them")
+            log.error("the hook %s is too slow: the last failures were not told", self._now)
 
     def _put(self, told: Told) -> None:
         with self._starting:
@@ -73,16 +75,17 @@ class Failures:
             self._dropped += 1
             # Now and then: a log line for each would be the next thing to overflow.
             if self._dropped % 1000 == 1:
-                log.error("the on_failure hooks are too slow: %d failures were not told to them", self._dropped)
+                log.error("the hook %s is too slow: %d failures were not told", self._now, self._dropped)
 
     def _work(self) -> None:
         while (told := self._waiting.get()) is not None and not self._closed:
             claim, failure = told
             for hook in self._hooks.failure:
+                self._now = f"on_failure {name_of(hook)} for {title(claim)}"
                 try:
                     self._loop.finish(hook(failure))
                 except Exception:
-                    log.exception("the hook %s failed on %s", name_of(hook), title(claim), extra=facts(claim))
+                    log.exception("the hook %s failed", self._now, extra=facts(claim))
 
 
 def _failure(

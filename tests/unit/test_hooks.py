@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dtq_engine import Dtq, HookFailed, InvalidHandler, NewTask, Settings, TaskContext
+from dtq_engine.codec import describe_error
 from dtq_engine.hooks import Hooks
 from dtq_engine.model import Claim, RetryPolicy
 
@@ -231,11 +232,113 @@ def test_an_async_handler_that_is_cancelled_leaves_its_hooks_in_order() -> None:
 def test_a_hook_that_returns_nothing_to_enter_is_named(kind: str) -> None:
     hooks = Hooks()
     hooks.around_task(lambda task: None)  # type: ignore[arg-type,return-value]
-    with pytest.raises(HookFailed, match=r"<lambda> .* returned None: yield once, or return a context manager"):
+    with pytest.raises(HookFailed, match=r"around_task .*<lambda> returned None for the task mail \(t-1\)"):
         run(hooks, lambda: None, kind)
 
 
+def never(task: Any) -> Iterator[None]:
+    if task is None:
+        yield
+
+
+def twice(task: Any) -> Iterator[None]:
+    yield
+    yield
+
+
+def again(task: Any) -> Iterator[None]:
+    with contextlib.suppress(ValueError):
+        yield
+    yield
+
+
+async def never_async(task: TaskContext) -> AsyncIterator[None]:
+    if task is None:  # pyright: ignore[reportUnnecessaryComparison]
+        yield
+
+
+async def twice_async(task: TaskContext) -> AsyncIterator[None]:
+    yield
+    yield
+
+
+async def again_async(task: TaskContext) -> AsyncIterator[None]:
+    with contextlib.suppress(ValueError):
+        yield
+    yield
+
+
+@pytest.mark.parametrize(
+    ("hook", "call", "kinds", "said"),
+    [
+        (never, int, ("sync", "async"), "did not yield"),
+        (never_async, int, ("async",), "did not yield"),
+        (twice, int, ("sync", "async"), "yielded a second time"),
+        (twice_async, int, ("async",), "yielded a second time"),
+        (again, fail, ("sync", "async"), "yielded again after an error"),
+        (again_async, fail, ("async",), "yielded again after an error"),
+    ],
+)
+def test_a_hook_that_does_not_yield_exactly_once_is_named_with_its_task(
+    hook: Any, call: Any, kinds: tuple[str, ...], said: str
+) -> None:
+    for kind in kinds:
+        hooks = Hooks()
+        hooks.around_task(hook)
+        with pytest.raises(HookFailed) as failed:
+            run(hooks, call, kind)
+        assert str(failed.value) == (
+            f"the hook around_task tests.unit.test_hooks.{hook.__name__} {said} for the task mail (t-1): "
+            f"let it yield exactly once."
+        )
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("where", ["before", "after", "instead"])
+def test_what_a_hook_raises_says_which_hook_it_was_and_the_handlers_own_error_does_not(kind: str, where: str) -> None:
+    hooks = Hooks()
+
+    def broken(task: TaskContext) -> Iterator[None]:
+        if where == "before":
+            raise OSError("no database")
+        try:
+            yield
+        except ValueError as error:
+            raise OSError("no database") from error
+        raise OSError("no database")
+
+    hooks.around_task(generator("outer", []))
+    hooks.around_task(broken)
+    with pytest.raises(OSError, match="no database") as failed:
+        run(hooks, fail if where == "instead" else int, kind)
+    (note,) = failed.value.__notes__
+    assert note.startswith("Raised by the hook around_task tests.unit.test_hooks.")
+    assert note.endswith(".broken for the task mail (t-1).")
+    assert note in describe_error(failed.value).traceback
+
+    hooks = Hooks()
+    hooks.around_task(generator("outer", []))
+    with pytest.raises(ValueError, match="handler") as of_handler:
+        run(hooks, fail, kind)
+    assert not hasattr(of_handler.value, "__notes__")
+
+
 # Around submits
+
+
+def test_what_hooks_around_submits_do_wrong_says_which_hook_and_which_tasks(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Hooks()
+    hooks.around_submit(never)
+    with pytest.raises(HookFailed, match=r"around_submit tests\.unit\.test_hooks\.never did not yield for"):
+        hooks.send(TASKS, list)
+
+    hooks = Hooks()
+    hooks.around_submit(twice)
+    assert hooks.send(TASKS[:1], list) == TASKS[:1]
+    assert (
+        "the hook around_submit tests.unit.test_hooks.twice failed after the submit of the task mail (a)" in caplog.text
+    )
+    assert "yielded a second time" in caplog.text
 
 
 def test_a_hook_around_submits_may_change_the_tasks_and_the_next_one_sees_that() -> None:
@@ -316,7 +419,7 @@ def test_a_hook_that_yields_other_tasks_is_named_and_nothing_is_sent(changed: An
         yield changed
 
     hooks.around_submit(other)
-    with pytest.raises(HookFailed, match=r"the hook .*other .* yielded other tasks"):
+    with pytest.raises(HookFailed, match=r"the hook around_submit .*other yielded other tasks"):
         hooks.send(TASKS, sent.extend)
     assert sent == []
 

@@ -397,14 +397,23 @@ def test_exceptions_are_kept_no_longer_than_they_are_told(app: Dtq, start: Start
 def test_hooks_that_are_too_slow_lose_failures_and_that_is_logged(
     store: Any, app: Dtq, log: pytest.LogCaptureFixture, gate: threading.Event
 ) -> None:
-    app.on_failure(lambda failure: gate.wait(10))
+    begun = threading.Event()
+
+    @app.on_failure
+    def slow(failure: Failure) -> None:
+        begun.set()
+        gate.wait(10)
+
     hand = Hand(store)
     claim = hand.start("t-1")
     transition = DeadLetter(error("no"), "max_attempts")
     failures = Failures(app.registry.hooks, EventLoop())
-    for _ in range(ROOM + 5):
+    failures.tell(claim, transition, Settled.OK)
+    assert begun.wait(10)
+    for _ in range(ROOM + 4):
         failures.tell(claim, transition, Settled.OK)
-    assert "too slow" in log.text
+    assert "the hook on_failure tests.worker.test_hooks." in log.text
+    assert "slow for mail t-1 (attempt 1) is too slow: 1 failures were not told" in log.text
     failures.tell(claim, transition, Settled.FENCED)
     failures.close(0.1)
     assert "the last failures were not told" in log.text
@@ -526,7 +535,8 @@ def job(): ...
     )
     assert process.wait() == 1
     assert process.log.splitlines()[-1] == (
-        "The worker cannot start because its hook connect (jobs) raised ConnectionError: no route to the database"
+        "The worker cannot start because its hook on_worker_start jobs.connect raised ConnectionError: "
+        "no route to the database"
     )
 
 
@@ -570,6 +580,42 @@ def test_stop_hooks_that_raise_or_hang_do_not_keep_a_worker(
     assert worker.join(10) == 0
     assert "already closed" in log.text
     assert "left behind" in log.text
+
+
+@pytest.mark.drains
+def test_a_slow_stop_hook_is_named_and_leaves_the_others_their_time(
+    app: Dtq, start: Start, log: pytest.LogCaptureFixture, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dtq_engine.worker.lifetime.STOP_S", 1.0)
+    done: list[str] = []
+
+    @app.on_worker_stop
+    async def last(worker: WorkerInfo) -> None:
+        await asyncio.sleep(0.01)
+        done.append("last")
+
+    @app.on_worker_stop
+    def hangs(worker: WorkerInfo) -> None:
+        gate.wait(10)
+
+    @app.on_worker_stop
+    def slow(worker: WorkerInfo) -> None:
+        gate.wait(0.5)
+        done.append("slow")
+
+    @app.on_worker_stop
+    def first(worker: WorkerInfo) -> None:
+        done.append("first")
+
+    app.task("job")(lambda: None)
+    worker = start()
+    worker.stop()
+    assert worker.join(10) == 0
+    assert sorted(done) == ["first", "last", "slow"]
+    assert done[0] == "first"
+    (line,) = [record.getMessage() for record in log.records if "left behind" in record.getMessage()]
+    assert line.startswith("the hook on_worker_stop tests.worker.test_hooks.")
+    assert "hangs took too long" in line
 
 
 @pytest.mark.drains
