@@ -15,8 +15,10 @@ from dtq_engine.errors import (
     IdempotencyMismatch,
     InvalidCursor,
     InvalidHandler,
+    InvalidLimit,
     InvalidTask,
     InvalidTransition,
+    LimitNotFound,
     MemoryFull,
     NewerRecord,
     NotJson,
@@ -42,6 +44,8 @@ from dtq_engine.errors import (
 from dtq_engine.handle import Handle
 from dtq_engine.hooks import Failure
 from dtq_engine.ids import new_id
+from dtq_engine.limit_states import LimitState
+from dtq_engine.limits import Limit, published_buckets
 from dtq_engine.model import (
     AttemptError,
     CancelOutcome,
@@ -86,8 +90,12 @@ __all__ = [
     "IdempotencyMismatch",
     "InvalidCursor",
     "InvalidHandler",
+    "InvalidLimit",
     "InvalidTask",
     "InvalidTransition",
+    "Limit",
+    "LimitNotFound",
+    "LimitState",
     "MemoryFull",
     "NewTask",
     "NewerRecord",
@@ -128,4 +136,5 @@ __all__ = [
     "WorkerInfo",
     "load_app",
     "new_id",
+    "published_buckets",
 ]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NoReturn, cast
 
+import msgspec
+
 from dtq_engine.errors import InvalidLimit, InvalidTask
 from dtq_engine.validate import duration_ms, is_queue
 
@@ -87,6 +89,15 @@ class LimitUse:
 def buckets_of(uses: Iterable[LimitUse], arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The buckets of a task with these arguments, each once. Raises InvalidTask as `LimitUse.bucket` does."""
     return tuple(dict.fromkeys(use.bucket(arguments) for use in uses))
+
+
+def published_buckets(options: Mapping[str, Any], payload: bytes) -> tuple[str, ...]:
+    """The buckets of a task with this payload, by what workers publish of its type's options (`TaskSchema.defaults`).
+
+    Raises InvalidTask if the arguments cannot name one.
+    """
+    uses = msgspec.convert(options.get("limits", ()), tuple[LimitUse, ...])
+    return buckets_of(uses, msgspec.json.decode(payload) if any(use.key for use in uses) else {})
 
 
 @dataclass(frozen=True, slots=True)

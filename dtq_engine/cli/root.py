@@ -37,6 +37,7 @@ ANSWERS = (
     errors.IdempotencyConflict,
     errors.IdempotencyMismatch,
     errors.InvalidTransition,
+    errors.LimitNotFound,
     errors.MemoryFull,
     errors.NewerRecord,
     errors.PeriodicNotFound,

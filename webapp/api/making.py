@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UnsetType
 
-from dtq_engine import InvalidTask, NewTask, RetryPolicy, new_id
+from dtq_engine import InvalidTask, NewTask, RetryPolicy, new_id, published_buckets
 from webapp.api.requests import NewTaskBody
 from webapp.state import Web
 
@@ -24,11 +24,17 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
         published.check(payload)
     of_type = here.defaults if published is None else {**here.defaults, **published.defaults}
     timeout_ms, expires_in_ms = _timeout_ms(body), _ms(body.expires_in_seconds)
+    queue = of_type["queue"] if body.queue is None else body.queue
+    limits = published_buckets(of_type, payload)
+    if limits and queue != of_type["queue"]:
+        raise InvalidTask(
+            "queue", f"{body.type} has limits, which count in the queue {of_type['queue']}: submit it there."
+        )
     return NewTask(
         id=body.id or new_id(),
         type=body.type,
         payload=payload,
-        queue=of_type["queue"] if body.queue is None else body.queue,
+        queue=queue,
         priority=of_type["priority"] if body.priority is None else body.priority,
         delay_ms=_ms(body.delay_seconds) or 0,
         run_at_ms=_run_at_ms(body),
@@ -39,6 +45,7 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
         headers=body.metadata or {},
         keep_result=of_type["keep_result"],
         restartable=of_type["restartable"],
+        limits=limits,
     )
 
 
