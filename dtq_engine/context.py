@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dtq_engine.model import Claim
+from dtq_engine.model import Claim, Input
 
 
 class TaskContext:
@@ -58,6 +58,11 @@ class TaskContext:
     def headers(self) -> Mapping[str, str]:
         """What the submitter sent beside the arguments, such as a trace context."""
         return self._claim.headers
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What became of the tasks that this one waited for, in the order in which it names them."""
+        return self._claim.inputs
 
     @property
     def worker_id(self) -> str:

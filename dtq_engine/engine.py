@@ -203,15 +203,16 @@ class Dtq:
     def submit_many(self, tasks: Iterable[NewTask], /) -> list[Handle[Any] | DtqError]:
         """Submit tasks in bulk, 500 a round trip: for each, in order, its handle or the error that kept it out.
 
-        One bad task does not stop the others. If Redis goes away half-way, the tasks that were not sent get
-        RedisUnavailable and those whose acceptance is unknown SubmitUncertain; if it is away from the start,
-        RedisUnavailable is raised.
-
-            for task, answer in zip(tasks, app.submit_many(tasks)):
-                if isinstance(answer, DtqError):
-                    print(task.id, answer)
+        If Redis goes away half-way, the tasks that were not sent get RedisUnavailable and those whose acceptance is
+        unknown SubmitUncertain; if it is away from the start, RedisUnavailable is raised.
         """
         return [each if isinstance(each, DtqError) else self._handle_of(each) for each in self.accept_many(list(tasks))]
+
+    def submit_flow(self, tasks: Iterable[NewTask], /) -> list[Handle[Any]]:
+        """Submit tasks that wait for each other (`options(after=…)`), all or none; raises what `Flow.submit` does."""
+        receipts = submission.submit_flow(self, list(tasks))
+        self._session.submitted()
+        return [self._handle_of(receipt) for receipt in receipts]
 
     def accept(self, task: NewTask, /) -> Receipt:
         """As `submit`, with the receipt for an answer: for those who pass it on, such as the HTTP API."""

@@ -1,12 +1,13 @@
 """A submitted task in its submitter's hands."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from dtq_engine import codec, validate
 from dtq_engine.config import Settings
 from dtq_engine.errors import ResultNotReady, ResultTruncated, TaskFailed
-from dtq_engine.model import CancelOutcome, NewTask, SubmitOutcome, Task, TaskStatus
+from dtq_engine.model import CancelOutcome, NewTask, SubmitOutcome, Task, TaskStatus, Tree
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.waiters import Waiters
@@ -39,6 +40,10 @@ class App(Protocol):
 
     def submit(self, task: NewTask, /) -> "Handle[Any]":
         """Submit a prepared task."""
+        ...
+
+    def submit_flow(self, tasks: Iterable[NewTask], /) -> "list[Handle[Any]]":
+        """Submit the tasks of a workflow."""
         ...
 
 
@@ -94,6 +99,16 @@ class Handle(Generic[R_co]):
     def cancel(self, reason: str = "") -> CancelOutcome:
         """Cancel the task: at once if it waits, by asking its handler if it runs. Raises TaskNotFound."""
         return self._app.store.control.cancel(self.id, queue=self._queue, reason=reason)
+
+    def tree(self, limit: int = 200) -> Tree:
+        """The task and all that are linked with it, as they are now, at most `limit`. Raises TaskNotFound."""
+        return self._app.store.trees.tree(self.id, queue=self._queue, limit=limit)
+
+    @property
+    def children(self) -> "tuple[Handle[Any], ...]":
+        """The tasks that wait, or waited, for this one. Raises TaskNotFound."""
+        node = self.tree(limit=1).nodes[0]
+        return tuple(Handle(self._app, each.id, each.queue) for each in node.children)
 
     def _outcome(self, task: Task) -> R_co:
         if task.status is not TaskStatus.SUCCEEDED:

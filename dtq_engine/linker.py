@@ -16,8 +16,8 @@ _CLOSING = (" ", "end", "}", ")", "\n")
 def link(library: str, script: str) -> str:
     """`script` behind those definitions of `library` that it needs, directly or through others.
 
-    A definition is a `local` in the first column, or the function for one, up to its end; whatever else the library has is kept. What is left
-    out leaves empty lines behind, so that errors name the lines of the file.
+    A definition is a `local` in the first column, or the function for one, up to its end; whatever else the library
+    has is kept. What is left out leaves empty lines behind, so that errors name the lines of the file.
     """
     pieces = list(_pieces(library))
     wanted = _words(script)

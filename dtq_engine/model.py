@@ -225,6 +225,16 @@ class Input:
     result: bytes | None = None
     reason: str | None = None
 
+    @property
+    def value(self) -> Any:
+        """The result as plain JSON values; None for a parent that failed."""
+        return None if self.result is None else msgspec.json.decode(self.result)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the parent did not succeed."""
+        return self.status is not TaskStatus.SUCCEEDED
+
 
 class Claim(msgspec.Struct, frozen=True):
     """One execution of one task: what the worker needs to run it and, with `token`, to end it.
@@ -512,6 +522,36 @@ class Task:
         if self.started_ms is None or self.finished_ms is None:
             return None
         return self.finished_ms - self.started_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A parent or child of a task."""
+
+    id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeNode:
+    """A task in a tree, with those that it waits for and those that wait for it. `status` None: it is gone."""
+
+    id: str
+    queue: str
+    type: str | None
+    status: TaskStatus | None
+    reason: str | None
+    parents: tuple[Relative, ...] = ()
+    children: tuple[Relative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Tasks that are linked with one (`of`), the nearest first. `is_cut`: there are more."""
+
+    of: Relative
+    nodes: tuple[TreeNode, ...]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dtq_engine.config import Settings
 from dtq_engine.deduplication import Bind, DeduplicationOptions, Rule, read_rule
 from dtq_engine.errors import InvalidHandler, InvalidTask
 from dtq_engine.limits import LimitUse
-from dtq_engine.model import NewTask, RetryPolicy
+from dtq_engine.model import NewTask, Parent, RetryPolicy
 
 Duration = float | timedelta
 """Seconds, or a timedelta."""
@@ -62,6 +62,8 @@ class Options:
     idempotency_key: str | None = None
     headers: Mapping[str, str] | None = None
     deduplication: Rule | None = None
+    after: tuple[Parent, ...] | None = None
+    run_anyway: bool | None = None
 
     def over(self, earlier: "Options") -> "Options":
         """These options, and the earlier ones where these say nothing."""
@@ -176,6 +178,7 @@ def task_maker(
         keep_result=defaults.keep_result,
         restartable=defaults.restartable,
         deduplication=None if rule is None else rule.plain(),
+        after=_first(options.after, ()),
     )
     return make if rule is None else rule.wrap(make, bind)
 

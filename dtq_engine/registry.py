@@ -1,5 +1,6 @@
 """Handlers by the name of their task type."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -85,9 +86,12 @@ class Handler:
             defaults={name: value for name, value in defaults.items() if value is not None},
         )
 
-    def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The payload of a call, context left out. Raises InvalidTask, which names the argument that is wrong."""
-        return self._arguments.encode(args, kwargs)
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fed: bool = False) -> bytes:
+        """The payload of a call, context left out, and if it is `fed` its first argument, which is yet to come.
+
+        Raises InvalidTask, which names the argument that is wrong.
+        """
+        return (self._fed_arguments if fed else self._arguments).encode(args, kwargs)
 
     def buckets(self, payload: bytes) -> tuple[str, ...]:
         """The buckets of the limits for a task with these arguments. Raises InvalidTask if they cannot name one."""
@@ -96,9 +100,16 @@ class Handler:
             return ()
         return buckets_of(uses, codec.decode_object(payload) if any(use.key for use in uses) else {})
 
-    def bind_payload(self, payload: bytes) -> dict[str, Any]:
-        """The keyword arguments to call `fn` with. Raises InvalidTask if the payload does not fit the signature."""
-        return self._arguments.decode(payload)
+    def bind_payload(self, payload: bytes, fed: bytes | None = None) -> dict[str, Any]:
+        """The keyword arguments to call `fn` with; `fed` is the first one, as JSON, where the payload lacks it.
+
+        Raises InvalidTask if they do not fit the signature.
+        """
+        return self._arguments.decode(payload if fed is None else self.signature.fill(payload, fed))
+
+    @functools.cached_property
+    def _fed_arguments(self) -> Arguments:
+        return Arguments(self.signature.fed())
 
     def encode_result(self, value: object) -> bytes | None:
         """A result as JSON, None for None. Raises NotJson if it could not be read back as what was promised."""

@@ -5,13 +5,13 @@ import inspect
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Never, NoReturn, Union, cast
 
 import msgspec
 
 from dtq_engine.context import TaskContext
-from dtq_engine.errors import InvalidHandler
+from dtq_engine.errors import InvalidHandler, InvalidTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,28 @@ class Signature:
     is_async: bool
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     """The defaults of the parameters in `types`, `...` where there is none."""
+
+    def fed(self) -> "Signature":
+        """The parameters without the first one, into which a parent's result goes. Raises InvalidTask without any."""
+        if not self.positions:
+            if self.takes_others:
+                return self  # of a handler that is elsewhere
+            raise InvalidTask(
+                "payload", f"{self.task} has no parameter for the result of what comes before it: use si()."
+            )
+        first, *others = self.positions
+        types, defaults = (
+            {name: value for name, value in each.items() if name != first} for each in (self.types, self.defaults)
+        )
+        required = self.required - {first}
+        return replace(self, types=types, defaults=defaults, positions=tuple(others), required=required)
+
+    def fill(self, payload: bytes, first: bytes) -> bytes:
+        """A payload with the first argument put in. Raises InvalidTask where there is none."""
+        if not self.positions:
+            raise InvalidTask("payload", f"{self.task} has no parameter for the result of its parents.")
+        given = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+        return msgspec.json.encode({self.positions[0]: msgspec.Raw(first), **given})
 
     def as_struct(self) -> type[msgspec.Struct]:
         """A class with a field for each parameter, through which msgspec reads arguments; UNSET where not given."""

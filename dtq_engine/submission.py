@@ -1,9 +1,10 @@
 """From tasks to answers: checks them, sends them, and says of each what became of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
-from dtq_engine import validate
+from dtq_engine import workflow
 from dtq_engine.config import Settings
 from dtq_engine.errors import (
     DtqError,
@@ -44,8 +45,67 @@ def submit_each(app: App, tasks: Sequence[NewTask]) -> list[Answer]:
     return app.registry.hooks.send(list(tasks), partial(_send_each, app.store, app.settings)) if tasks else []
 
 
+def submit_flow(app: App, tasks: Sequence[NewTask]) -> list[Receipt]:
+    """Send the tasks of a workflow, inside the app's hooks; their receipts, in order.
+
+    Raises what keeps one of them out; then none of them runs, and those that were accepted before are cancelled.
+    """
+    return app.registry.hooks.send(list(tasks), partial(_send_flow, app.store, app.settings)) if tasks else []
+
+
+def _send_flow(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[Receipt]:
+    for task in tasks:
+        workflow.check(task, settings)
+    calls = workflow.batches(tasks)
+    _check_others(store, [task for batch in calls for task in batch])
+    receipts: dict[tuple[str, str], Receipt] = {}
+    for batch in calls:
+        try:
+            answers = [_judge(*each, settings) for each in zip(batch, store.intake.submit(batch), strict=True)]
+        except DtqError:
+            _take_back(store, receipts.values())
+            raise
+        if refusal := _refusal(answers):
+            _take_back(store, receipts.values())
+            raise refusal
+        receipts |= {
+            (task.queue, task.id): each for task, each in zip(batch, answers, strict=True) if isinstance(each, Receipt)
+        }
+    return [receipts[task.queue, task.id] for task in tasks]
+
+
+def _refusal(answers: Sequence[Answer]) -> DtqError | None:
+    """What keeps a workflow out; of several reasons the first."""
+    return next((each for each in answers if isinstance(each, DtqError)), None)
+
+
+def _take_back(store: Store, receipts: Iterable[Receipt]) -> None:
+    """Cancel tasks that wait for others of their workflow which will not come. Whatever that misses a sweep finds."""
+    for receipt in receipts:
+        with suppress(DtqError):
+            store.control.cancel(receipt.id, queue=receipt.queue, reason="the rest of its workflow was not accepted")
+
+
+def _check_others(store: Store, tasks: Sequence[NewTask]) -> None:
+    """Raise InvalidTask if a parent that does not come along is not there, before anything is sent."""
+    others = {(each.queue, each.id): task.id for task in tasks for each in task.after if not each.comes_along}
+    missing = others.keys() - store.inspect.which_exist(others)
+    if missing:
+        place = min(missing)
+        raise _orphan(f"task {others[place]}", place[1])
+
+
+def _orphan(who: str, parent: str) -> InvalidTask:
+    return InvalidTask(
+        "after",
+        f"{who} cannot wait for task {parent}, which is not there: check the id, or its time is over.",
+    )
+
+
 def _send_one(store: Store, settings: Settings, task: NewTask) -> Receipt:
-    validate.check(task, settings)
+    workflow.check(task, settings)
+    if task.after:
+        _check_others(store, [task])
     answer = _judge(task, store.intake.submit([task])[0], settings)
     if isinstance(answer, DtqError):
         raise answer
@@ -72,7 +132,7 @@ def _send_each(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> li
 
 def _problem(task: NewTask, settings: Settings) -> InvalidTask | None:
     try:
-        validate.check(task, settings)
+        workflow.check(task, settings)
     except InvalidTask as error:
         return error
     return None
@@ -110,11 +170,7 @@ def _judge(task: NewTask, receipt: Receipt, settings: Settings) -> Answer:
                 f"wait holds something else: see which with `dtq doctor`, and restore it or delete it."
             )
         case SubmitOutcome.ORPHAN:
-            return InvalidTask(
-                "after",
-                f"task {task.id} cannot wait for task {receipt.id}, which is not there: check the id; finished ones "
-                f"are kept only for a time.",
-            )
+            return _orphan(f"task {task.id}", receipt.id)
         case SubmitOutcome.MISMATCH:
             return IdempotencyMismatch(
                 f"idempotency key {task.idempotency_key!r} was used for task {receipt.id} with another type or "

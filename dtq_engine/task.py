@@ -2,14 +2,17 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Generic, ParamSpec, TypeVar, Unpack
+from functools import partial
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from dtq_engine import ids
 from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
 from dtq_engine.deduplication import DeduplicationOptions, check_key
+from dtq_engine.flow import After, Call, parents_of, runs_anyway
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import NewTask
 from dtq_engine.options import Duration, Options, read_options, rule_of, task_maker
@@ -18,6 +21,7 @@ from dtq_engine.registry import Handler
 __all__ = ["Handle", "Submitter", "Task", "TaskContext"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 C = ParamSpec("C")
 R_co = TypeVar("R_co", covariant=True)
 O_co = TypeVar("O_co", covariant=True)
@@ -61,13 +65,41 @@ class Submitter(Generic[P, R_co]):
 
         Raises InvalidTask if the arguments are wrong.
         """
-        payload = self._handler.encode_arguments(args, kwargs)
+        return self._prepare(args, kwargs)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fed: bool = False) -> NewTask:
+        payload = self._handler.encode_arguments(args, kwargs, fed=fed)
         settings = self._app.settings
         maker = self._maker
         if maker is None or maker[0] is not settings:
             maker = self._prepare_maker(settings)
         limits = self._handler.buckets(payload)
         return maker[1](id=self._options.id or ids.new_id(), payload=payload, limits=limits)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, takes_result: bool) -> Call[R_co]:
+        make = partial(self._prepare, args, kwargs)
+        return Call(self._app, make, takes_result=takes_result, run_anyway=self._options.run_anyway or False)
+
+    def _with_links(self, given: Options, after: After | Iterable[After] | None, policy: str | None) -> Options:
+        if policy is not None:
+            given = replace(given, run_anyway=runs_anyway(policy))
+        run_anyway = given.run_anyway if given.run_anyway is not None else self._options.run_anyway or False
+        if after is not None:
+            return replace(given, after=parents_of(self._app, after, run_anyway=run_anyway))
+        earlier = self._options.after or ()
+        return replace(given, after=tuple(replace(each, run_anyway=run_anyway) for each in earlier) or None)
+
+    @overload
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]: ...
+    @overload
+    def s(self: "Submitter[Concatenate[Any, Q], R_co]", /, *args: Q.args, **kwargs: Q.kwargs) -> Call[R_co]: ...
+    def s(self, /, *args: Any, **kwargs: Any) -> Call[R_co]:
+        """A call with these arguments, to be part of a workflow, behind the result of what comes before it there."""
+        return self._call(args, kwargs, takes_result=True)
+
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """A call with just these arguments: an immutable one, which takes nothing of what comes before it."""
+        return self._call(args, kwargs, takes_result=False)
 
     def options(
         self,
@@ -82,6 +114,8 @@ class Submitter(Generic[P, R_co]):
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
         id: str | None = None,
+        after: After | Iterable[After] | None = None,
+        on_parent_failure: Literal["cancel", "run"] | None = None,
         **deduplication: Unpack[DeduplicationOptions],
     ) -> "Submitter[P, R_co]":
         """A submitter with other options; None leaves an option as it is. Raises InvalidTask.
@@ -91,20 +125,15 @@ class Submitter(Generic[P, R_co]):
         `priority` goes from 0 to 9, most urgent. A second task with the same `idempotency_key` in the same queue
         is not accepted; its handle is that of the first. `headers` are strings that the handler finds in its context.
         `deduplication` are options as in DeduplicationOptions, over those of the type.
+        The task waits until those in `after` have succeeded, and finds their results in `ctx.inputs`; if one fails for
+        good it is cancelled, unless `on_parent_failure` is "run".
         """
         given = read_options(
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            queue=queue,
-            idempotency_key=idempotency_key,
-            expires_in=expires_in,
-            timeout=timeout,
-            max_attempts=max_attempts,
-            headers=headers,
-            id=id,
+            delay=delay, run_at=run_at, priority=priority, queue=queue, idempotency_key=idempotency_key,
+            expires_in=expires_in, timeout=timeout, max_attempts=max_attempts, headers=headers, id=id,
             same=deduplication,
-        ).over(self._options)
+        )  # fmt: skip
+        given = self._with_links(given, after, on_parent_failure).over(self._options)
         check_key(rule_of(self._handler.defaults, given), self._handler.signature)
         return Submitter(self._app, self._handler, given)
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from dtq_engine import validate
+from dtq_engine.config import Settings
 from dtq_engine.errors import InvalidTask
-from dtq_engine.model import NewTask
+from dtq_engine.model import NewTask, Parent, Takes
 
 TASKS_PER_CALL = 500
 PARENTS_MAX = 500
@@ -34,8 +36,20 @@ def batches(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
     return [*waiting, *starting]
 
 
-def check_parents(task: NewTask) -> None:
-    """Raise InvalidTask if a task waits for itself, for one twice, or for too many."""
+def check(task: NewTask, settings: Settings) -> None:
+    """Raise InvalidTask unless a task may be submitted, with the parents that it names."""
+    validate.check(task, settings)
+    if not (isinstance(task.takes, Takes) and all(isinstance(each, Parent) for each in task.after)):
+        raise InvalidTask("after", f"task {task.id} cannot wait for {task.after!r}: use Parents, and one of Takes.")
+    for each in task.after:
+        validate.check_id(each.id)
+        validate.check_queue(each.queue)
+    _check_parents(task)
+    if task.after and task.deduplication is not None and task.deduplication.debounce_ms is not None:
+        raise InvalidTask("debounce", "a task that waits for others cannot be debounced: leave out after or debounce.")
+
+
+def _check_parents(task: NewTask) -> None:
     places = [(each.queue, each.id) for each in task.after]
     if (task.queue, task.id) in places:
         raise InvalidTask("after", f"task {task.id} cannot wait for itself: name another task.")
@@ -57,7 +71,6 @@ def _linked(tasks: Sequence[NewTask]) -> Iterator[NewTask]:
         raise InvalidTask("id", "two tasks of a workflow have one id: give each its own.")
     children: dict[Place, list[Place]] = {}
     for place, task in by_place.items():
-        check_parents(task)
         for parent in task.after:
             children.setdefault((parent.queue, parent.id), []).append(place)
     for place in _sorted(by_place, children):
@@ -78,17 +91,14 @@ def _sorted(tasks: dict[Place, NewTask], children: dict[Place, list[Place]]) -> 
 
 
 def _check_key(task: NewTask, number: int) -> None:
-    if task.idempotency_key is not None and number > 1:
+    """Raise InvalidTask for a task in whose place another one might be found: those that wait know this one only."""
+    given = {"idempotency_key": task.idempotency_key, "unique": task.deduplication}
+    field = next((name for name, value in given.items() if value is not None), None)
+    if field is not None and number > 1:
         raise InvalidTask(
-            "idempotency_key",
-            f"task {task.id} cannot have an idempotency key, because it is part of a workflow: give its tasks ids of "
-            f"your own, and submit it as often as you like.",
-        )
-    if task.deduplication is not None and number > 1:
-        raise InvalidTask(
-            "unique",
-            f"task {task.id} cannot be unique, throttled or debounced, because it is part of a workflow, of which all "
-            f"tasks come in or none: submit it with options(unique='no').",
+            field,
+            f"task {task.id} ({task.type}) is part of a workflow and cannot stand back for an earlier task, as {field} "
+            f"says: give its tasks ids of your own instead, and submit it as often as you like.",
         )
 
 

@@ -167,7 +167,7 @@ function weave(links)
     else push(id, band(record), 'A', record.A, begin_again(id, record)) end
   end
 
-  -- A parent's news reach a child. False when its places are damaged: then they must come again.
+  -- A parent's news reach a child. False when they must come again: its places are damaged, or it is too early for them.
   function links.arrive(id, news, now)
     local record = read(id)
     local mine = links.of(record)
@@ -178,7 +178,7 @@ function weave(links)
     local place = type(value) == 'string' and unpacked(value)
     if not place then return true end
     -- What is gone says nothing of how often it told; for a minute it may be on its way.
-    if news.state == 'X' and (created(record) or 0) > now - GUARD_MS then return true end
+    if news.state == 'X' and (created(record) or 0) > now - GUARD_MS then return false end
     if news.state == 'X' and place.state ~= '-' or news.state ~= 'X' and news.told <= place.told then return true end
     if not is_sound(record) then return false end
 

@@ -31,6 +31,7 @@ from dtq_engine.store.schemas import Schemas
 from dtq_engine.store.search import Search
 from dtq_engine.store.stats import Stats
 from dtq_engine.store.sweep import Sweep
+from dtq_engine.store.trees import Trees
 from dtq_engine.store.workers import Workers
 
 __all__ = ["Store"]
@@ -51,6 +52,7 @@ class Store:
         self.schedule = Schedule(base)
         self.outbox = Outbox(base)
         self.inspect = Inspect(base)
+        self.trees = Trees(base, self.inspect)
         self.search = Search(base, self.inspect)
         self.control = Control(base, self.inspect)
         self.periodic = Periodic(base, self.inspect)

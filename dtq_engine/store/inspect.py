@@ -1,7 +1,7 @@
 """Reading: tasks, queues, dead letters and counters as they are now. Nothing here writes."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dtq_engine.errors import InvalidCursor, RedisDamaged, TaskNotFound
@@ -63,6 +63,12 @@ class Inspect:
         asked = [(name, task_id) for task_id in task_ids for name in queues]
         replies = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
         return {task_id: name for (name, task_id), there in zip(asked, replies, strict=True) if there == 1}
+
+    def which_exist(self, places: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of these (queue, id) that have a task."""
+        asked = list(places)
+        there = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
+        return {place for place, answer in zip(asked, there, strict=True) if answer == 1}
 
     def read(self, places: Sequence[tuple[str, str]], sides: str = SIDES) -> list[Task | None]:
         """The tasks at these (queue, id); two pipelines however many there are.

@@ -44,7 +44,7 @@ class Outbox:
     def relay(self, queue: str) -> int:
         """Carry over all that waits in the outbox of a queue, the oldest first; how many messages have arrived.
 
-        What cannot arrive, because the keys of the other queue are damaged, stays and is tried again next time.
+        What cannot arrive, because keys of the other queue are damaged or a parent is yet to come, stays here.
         """
         key, first, relayed = self._base.keys.outbox(queue), "-", 0
         while page := self._base.connection.call("XRANGE", key, first, "+", "COUNT", ENTRIES_PER_CALL):

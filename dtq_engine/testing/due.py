@@ -45,6 +45,9 @@ class Due:
         for queue in queues:
             while self._store.schedule.promote(queue).moved >= PROMOTED_AT_ONCE:
                 pass
+        # News of one queue may end tasks in another, which has news then.
+        while sum(self._store.outbox.relay(queue) for queue in queues):
+            pass
         if now_ms - self._reaped_ms >= REAP_EVERY_MS:
             self._reaped_ms = now_ms
             for queue in queues:

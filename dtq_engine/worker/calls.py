@@ -6,7 +6,7 @@ from typing import Any
 
 from dtq_engine import crash
 from dtq_engine.errors import InvalidTask, NotJson, PermanentError
-from dtq_engine.model import Returned
+from dtq_engine.model import Claim, Returned, Takes
 from dtq_engine.registry import Registry
 from dtq_engine.worker import outcomes
 from dtq_engine.worker.execution import Execution
@@ -68,9 +68,21 @@ def _context(execution: Execution) -> tuple[Any, ...]:
     return (execution.context,) if execution.handler.takes_context else ()
 
 
+def fed(claim: Claim) -> bytes | None:
+    """The first argument of a call, where it is what the task's parents returned: null for one that failed."""
+    results = [b"null" if each.result is None else each.result for each in claim.inputs]
+    match claim.takes:
+        case Takes.ONE:
+            return results[0] if results else b"null"
+        case Takes.LIST:
+            return b"[%s]" % b",".join(results)
+        case Takes.NOTHING:
+            return None
+
+
 def _arguments(execution: Execution) -> dict[str, Any]:
     crash.at("before-handler")
     try:
-        return execution.handler.bind_payload(execution.claim.payload)
+        return execution.handler.bind_payload(execution.claim.payload, fed(execution.claim))
     except (InvalidTask, NotJson) as error:
         raise outcomes.BadPayload(f"the payload does not fit the task {execution.claim.type}: {error}") from error

@@ -14,7 +14,22 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from dtq_engine import Dtq, DtqError, Failure, Handle, NewTask, TaskContext, TaskSchema, WorkerInfo
+from dtq_engine import (
+    Call,
+    Chain,
+    Dtq,
+    DtqError,
+    Failure,
+    FlowHandle,
+    Group,
+    Handle,
+    NewTask,
+    TaskContext,
+    TaskSchema,
+    WorkerInfo,
+    chain,
+    group,
+)
 
 app = Dtq()
 
@@ -252,3 +267,20 @@ def wrong_hooks() -> None:
     def wants_two(failure: Failure, more: int) -> None: ...
 
     print(wants_a_context, wraps_nothing, yields_headers, wants_two)
+
+
+def workflows() -> None:
+    assert_type(without_context.s(7, month="x"), Call[dict[str, int]])
+    assert_type(without_context.s(month="x"), Call[dict[str, int]])
+    assert_type(without_context.si(7, month="x"), Call[dict[str, int]])
+    assert_type(chain(with_context.s(7), wide.s()), Chain[str])
+    assert_type(group(async_with_context.s("u"), async_with_context.s("v")), Group[list[bytes]])
+    assert_type(group(wide.s(1), wide.s(2)).then(context_only.si()), Chain[int])
+    assert_type(group(wide.s(1), wide.s(2)).submit().result(1), list[str])
+    assert_type(chain(with_context.s(7), wide.s()).submit(), FlowHandle[str])
+    with_context.options(after=[with_context.submit(7), "id", with_context.prepare(8)], on_parent_failure="run")
+    without_context.s(7, 8, month="x")  # type: ignore[call-overload]
+    without_context.s(7, months="x")  # type: ignore[call-overload]
+    without_context.si(month="x")  # type: ignore[call-arg]
+    with_context.options(on_parent_failure="ignore")  # type: ignore[arg-type]
+    group(wide.s(1), 7)  # type: ignore[arg-type]

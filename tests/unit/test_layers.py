@@ -17,7 +17,8 @@ LAYERS = (
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
-    | {"around", "decorator", "deduplication", "hooks", "isolation", "limiter", "operator_shapes", "results", "timetable"},
+    | {"around", "decorator", "deduplication", "hooks", "isolation", "limiter", "operator_shapes", "results"}
+    | {"flow", "timetable"},
     {"cli", "embedded", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
