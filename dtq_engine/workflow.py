@@ -39,7 +39,9 @@ def batches(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
 def check(task: NewTask, settings: Settings) -> None:
     """Raise InvalidTask unless a task may be submitted, with the parents that it names."""
     validate.check(task, settings)
-    if not (isinstance(task.takes, Takes) and all(isinstance(each, Parent) for each in task.after)):
+    after: tuple[object, ...] = task.after
+    takes: object = task.takes
+    if not (isinstance(takes, Takes) and all(isinstance(each, Parent) for each in after)):
         raise InvalidTask("after", f"task {task.id} cannot wait for {task.after!r}: use Parents, and one of Takes.")
     for each in task.after:
         validate.check_id(each.id)
