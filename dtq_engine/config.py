@@ -178,6 +178,27 @@ class Settings:
     dlq_enabled: bool = field(default=True, metadata=switch("Whether tasks that failed for good are kept."))
     dlq_maxlen: int = field(default=10_000, metadata=whole("How many dead letters are kept per queue.", 1, 10**7))
     dlq_retention_s: int = field(default=15_552_000, metadata=whole("How long dead letters are kept.", 1, _YEARS))
+    task_logs: Literal["DEBUG", "INFO", "WARNING", "ERROR", "OFF"] = field(
+        default="INFO",
+        metadata=choice(
+            "The least severe log records of a handler that are kept with its task; OFF: only what ctx.log is told.",
+            "DEBUG", "INFO", "WARNING", "ERROR", "OFF", ignore_case=True,
+        ),
+    )  # fmt: skip
+    task_log_lines: int = field(
+        default=1000, metadata=whole("How many log lines are kept of a task, the latest ones; 0: none.", 0, 100_000)
+    )
+    task_log_line_bytes: int = field(default=4096, metadata=whole("How many bytes are kept of a log line.", 16, _MIB))
+    task_log_bytes: int = field(
+        default=262_144, metadata=whole("How many bytes of log lines are kept of a task.", 1024, 4 * _MIB)
+    )
+    task_steps: int = field(
+        default=1000, metadata=whole("How many steps and marks the executions of a task may save.", 1, 100_000)
+    )
+    task_steps_bytes: int = field(
+        default=262_144, metadata=whole("How many bytes the executions of a task may save in all.", 64, 4 * _MIB)
+    )
+
     allow_eviction: bool = field(
         default=False, metadata=switch("Whether to run on a Redis that may evict keys at will, and so lose tasks.")
     )

@@ -177,6 +177,14 @@ class PermanentError(Exception):
     """Raise it in a handler when another attempt cannot help: the task is dead-lettered at once."""
 
 
+class InvalidStep(DtqError, PermanentError):
+    """Raised when a step, a checkpoint or a mark cannot be kept as asked, which no further attempt would change."""
+
+
+class InvalidReport(DtqError):
+    """Raised when progress or a log line is not what it must be, such as a progress of NaN."""
+
+
 class Retry(Exception):
     """Raise it in a handler to try again after `delay` seconds; the attempt counts."""
 
@@ -184,6 +192,13 @@ class Retry(Exception):
         self.delay = delay
         self.reason = reason
         super().__init__(reason or f"the handler asked to be tried again in {delay} s")
+
+
+class Handover(Exception):
+    """Raise it in a handler to give the task back as it is: it is at once available to others, and no attempt counts.
+
+    For a handler that finds `ctx.stopping` set and has saved how far it came.
+    """
 
 
 class Snooze(Exception):

@@ -167,6 +167,14 @@ class Keys:
         """String: a result of over 64 bytes."""
         return f"{self.prefix}:result:{{{queue}}}:{task_id}"
 
+    def logs(self, queue: str, task_id: str) -> str:
+        """Stream: the latest log lines of the task's executions; `lua/report.lua` says how they are named."""
+        return f"{self.prefix}:logs:{{{queue}}}:{task_id}"
+
+    def steps(self, queue: str, task_id: str) -> str:
+        """Hash: what executions saved for later ones: values of steps (`s…`), marks (`o…`), where to go on (`c`)."""
+        return f"{self.prefix}:steps:{{{queue}}}:{task_id}"
+
     def children(self, queue: str, task_id: str) -> str:
         """Sorted set: the tasks that wait for this one, as `queue id`, in the order in which they were linked."""
         return f"{self.prefix}:children:{{{queue}}}:{task_id}"
@@ -182,6 +190,8 @@ class Keys:
             self.headers(queue, task_id),
             self.errors(queue, task_id),
             self.result(queue, task_id),
+            self.logs(queue, task_id),
+            self.steps(queue, task_id),
             self.children(queue, task_id),
             self.awaits(queue, task_id),
         )

@@ -213,6 +213,44 @@ class AttemptError:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an execution said it was: `done` of `total` (None: it is not known how much there is), and a note."""
+
+    done: float
+    total: float | None
+    note: str
+    attempt: int
+    at_ms: int
+
+    @property
+    def percent(self) -> float | None:
+        """How much of it is done, 0 to 100, however wrong the total was; None without one."""
+        return None if not self.total else min(100.0, 100 * self.done / self.total)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What an execution says of itself in one go.
+
+    `progress`: done, total, note and when, in ms. `lines`: its log lines, each with its number in the execution.
+    """
+
+    progress: tuple[float, float | None, str, int] | None = None
+    lines: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that an execution logged. `number` counts the lines of the task; `missing` lines before it are gone."""
+
+    number: int
+    missing: int
+    attempt: int
+    at_ms: int
+    level: str
+    logger: str
+    message: str
+
+
 class Input:
     """What became of a parent, as its child is told: `result` is JSON, None for `None` and for one that failed.
 
@@ -266,6 +304,8 @@ class Claim(msgspec.Struct, frozen=True):
     cancel_requested: bool = False
     inputs: tuple[Input, ...] = ()
     takes: Takes = Takes.NOTHING
+    saved: Mapping[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
+    """What earlier executions saved, by the fields of `Keys.steps`."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -338,9 +378,18 @@ class WasCancelled:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The worker is leaving before the handler finished."""
+    """The worker is leaving before the handler finished. `saved`: it has saved a step or where to go on."""
 
     error: AttemptError
+    saved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The handler raised `Handover`: others are to go on. `saved` as in `ShutDown`."""
+
+    error: AttemptError
+    saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +399,18 @@ class Misfit:
     error: AttemptError
 
 
-Outcome = Misfit | Returned | Raised | TimedOut | LeaseExpired | AskedRetry | AskedSnooze | WasCancelled | ShutDown
+Outcome = (
+    Misfit
+    | Returned
+    | Raised
+    | TimedOut
+    | LeaseExpired
+    | AskedRetry
+    | AskedSnooze
+    | WasCancelled
+    | ShutDown
+    | HandedOver
+)
 
 
 # What is to be done with the task. Decided in Python, applied by one script under the fence.
@@ -389,7 +449,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the task back, at once available, attempt not counted."""
+    """Give the task back, at once available, attempt not counted; nor, unless `restarts`, as a restart."""
+
+    restarts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +564,7 @@ class Task:
     errors: tuple[AttemptError, ...] = ()
     result: bytes | None = None
     result_size: int | None = None
+    progress: Progress | None = None
     is_linked: bool = False
     """Whether it has parents or children."""
     version: int = RECORD_VERSION

@@ -9,6 +9,7 @@ from dtq_engine.model import (
     Cancel,
     Claim,
     DeadLetter,
+    HandedOver,
     LeaseExpired,
     Misfit,
     Outcome,
@@ -51,8 +52,8 @@ def decide(claim: Claim, outcome: Outcome, *, luck: float, max_lease_expiries: i
             return DeadLetter(error, "permanent") if permanent else _retry(claim, error, delay_ms, luck)
         case LeaseExpired():
             return _lost(claim, outcome, luck, max_lease_expiries)
-        case ShutDown(error):
-            return _give_back(claim, error, luck)
+        case ShutDown() | HandedOver():
+            return _give_back(claim, outcome, luck)
         case _:
             assert_never(outcome)
 
@@ -83,9 +84,10 @@ def _lost(claim: Claim, outcome: LeaseExpired, luck: float, max_lease_expiries: 
     return _retry(claim, outcome.error, outcome.delay_ms, luck)
 
 
-def _give_back(claim: Claim, error: AttemptError, luck: float) -> Transition:
-    if claim.retry.max_attempts == 1 and not claim.restartable:
-        return _retry(claim, error, None, luck)
-    if claim.restarts >= RESTART_LIMIT:
-        return DeadLetter(error, "restart_loop")
-    return Release()
+def _give_back(claim: Claim, outcome: ShutDown | HandedOver, luck: float) -> Transition:
+    """A handler that hands over means it; an execution that saved something has brought its task on."""
+    if isinstance(outcome, ShutDown) and claim.retry.max_attempts == 1 and not claim.restartable:
+        return _retry(claim, outcome.error, None, luck)
+    if not outcome.saved and claim.restarts >= RESTART_LIMIT:
+        return DeadLetter(outcome.error, "restart_loop")
+    return Release(restarts=not outcome.saved)

@@ -35,6 +35,7 @@ SLOW = (
     "worker/test_cli_dev.py",
     "worker/test_cli_reload.py",
     "worker/test_demo.py",
+    "worker/test_long_tasks.py",
     "worker/test_process_tasks.py",
     "worker/test_processes.py",
 )

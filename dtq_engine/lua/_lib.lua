@@ -9,11 +9,12 @@
 --   r what was asked for: priority, created_ms, most attempts, base ms, most ms, jitter in thousandths, timeout_ms
 --   L its execution, once there was one: token ('-': nobody holds it), attempt, fence, started_ms, lease_ms
 --   w worker      j token of the last recorded outcome                       O 'r': held by a reaper
---   v version, of newer ones     z expires_ms   i idempotency key            S satellite keys: p h e r c a
+--   v version, of newer ones     z expires_ms   i idempotency key            S satellite keys: p h e r l s c a
 --   x cancel asked                n restarts    y lease expiries
 --   F finished_ms R result up to 64 bytes       G true size of a cut result  K '0': do not keep the result
 --   E dead letter m reason       P previous attempts          W processes that wait for the end
 --   B blocked since ms            N times blocked             Z '1': a single attempt may be given back
+--   g progress: attempt, ms, done, total ('-': not known), note
 --   A its links to parents and children; _links says how
 --   u unique key: a letter for how long it is held (see holds_key), and the key's digest
 --   c the buckets of its limits, as _limits says
@@ -22,7 +23,8 @@ local PREFIX, QUEUE = string.match(KEYS[1], '^(.*):queue:{(.*)}$')
 local VERSION = 1
 local SMALL = 64             -- a hash value over 64 bytes ends the compact encoding
 local FINAL = {S = 'succeeded', F = 'failed', D = 'dead_lettered', C = 'cancelled', E = 'expired'}
-local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result', c = 'children', a = 'awaits'}
+local SATELLITE = {p = 'payload', h = 'headers', e = 'errors', r = 'result', l = 'logs', s = 'steps', c = 'children',
+  a = 'awaits'}
 
 -- The queue's keys by name, each built when it is first asked for: no call needs them all.
 local KEY = setmetatable({}, {__index = function(built, name)
@@ -122,7 +124,7 @@ local function number(value, otherwise)
 end
 local function entry_of(record) return string.match(record.e or '', '^%d+%-%d+$') or '0-0' end
 local function letter_of(record) return string.match(record.E or '', '^%d+%-%d+$') end
-local function satellites_of(record) return string.gmatch(record.S or '', '[pherca]') end
+local function satellites_of(record) return string.gmatch(record.S or '', '[pherlsca]') end
 
 -- A count that is written with `..`: Lua prints numbers of over 14 digits as 1e+15, which nobody could read back.
 local function counted(value) return math.min(number(value), 99999999999999) end
@@ -330,9 +332,10 @@ end
 -- For what lets a task in beside submit: the count that submit keeps for a second would be too low.
 local function forget_depth() redis.pcall('DEL', KEY.depth) end
 
-local function delete_task(id)
+-- With the satellites that its record names in S.
+local function delete_task(id, record)
   local doomed = {TASK .. id}
-  for letter in pairs(SATELLITE) do doomed[#doomed + 1] = satellite(letter, id) end
+  for letter in satellites_of(record) do doomed[#doomed + 1] = satellite(letter, id) end
   redis.call('DEL', unpack(doomed))
 end
 
@@ -353,12 +356,14 @@ end
 local function describe(id, record, inputs)
   local out = {id, record.t or '', record.r or '', record.e or '', record.L or '', record.d or text(satellite('p', id)) or ''}
   local headers = record.h or (record.S and string.find(record.S, 'h', 1, true) and text(satellite('h', id)))
-  if headers or inputs or record.n or record.y or record.K or record.Z or record.x then
+  local saved = record.S and string.find(record.S, 's', 1, true) and redis.pcall('HGETALL', satellite('s', id))
+  if headers or inputs or saved or record.n or record.y or record.K or record.Z or record.x then
     for _, value in ipairs({record.n or '0', record.y or '0', record.K or '', record.Z or '', record.x or '', headers or '',
       record.w or ''}) do
       out[#out + 1] = value
     end
-    out[#out + 1] = inputs
+    out[#out + 1] = inputs or (saved and '')
+    if saved and not saved.err then out[#out + 1] = saved end
   end
   return out
 end
@@ -405,8 +410,9 @@ end
 
 local function trim_dead_letter(letter, fields)
   redis.call('XDEL', KEY['stream:dead-letter'], letter)
-  local own = fields.i and redis.pcall('HGET', TASK .. fields.i, 'E')
-  if own == letter then delete_task(fields.i) end
+  local found = fields.i and redis.pcall('HMGET', TASK .. fields.i, 'E', 'S') or {}
+  local own = found[1]
+  if own == letter then delete_task(fields.i, {S = found[2]}) end
   -- A record that expired before its letter has left its place in the index.
   if own == letter or own == false then redis.call('ZREM', index_key('D'), fields.i) end
   count(fields.t or '_other', 'dead_letters_trimmed')
@@ -454,9 +460,10 @@ local function trim_finished(state, now, looks)
   for i = 1, #members, 2 do
     local id, ended = members[i], tonumber(members[i + 1])
     if #gone >= excess - passed and ended > now - conf().retention_ms then break end
-    local free, is_mine = may_trim(read(id), state, ended, now)
+    local record = read(id)
+    local free, is_mine = may_trim(record, state, ended, now)
     if free then
-      if is_mine then delete_task(id) end
+      if is_mine then delete_task(id, record) end
       gone[#gone + 1] = id
     elseif ended > now - GUARD_MS then break
     else passed = passed + 1 end

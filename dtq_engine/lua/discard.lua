@@ -22,7 +22,7 @@ local now = now_ms()
 if is_known then redis.call('ZREM', index_key(record.s), id) end
 if letter_of(record) then redis.call('XDEL', KEY['stream:dead-letter'], record.E) end
 if record.u then free_key(id, record) end
-delete_task(id)
+delete_task(id, record)
 count(record.t or '_other', 'discarded')
 remember('discarded')
 audit(now, 'discard', id, actor, reason, request)

@@ -6,7 +6,8 @@
 --            Y reschedule  number = delay ms, word = error type, body = error as JSON
 --            D die         word = reason, body = summary, a line break, error as JSON
 --            C cancel      word = error type, body = error as JSON
---            L release   Z postpone (number = delay ms)   B block (word = reason): these give the attempt back
+--            L release   H hand over: a release that does not count as a restart
+--            Z postpone (number = delay ms)   B block (word = reason): these four give the attempt back
 -- Returns  a word per execution, blanks between: OK · DUP (recorded by you before) · FENCED (not yours any more) · GONE
 
 open()
@@ -97,6 +98,8 @@ function apply.L(id, record)
   local restarts = number(record.n) + 1
   push(id, band(record), 'n', restarts, given_back(record))
 end
+
+function apply.H(id, record) push(id, band(record), given_back(record)) end
 
 function apply.B(id, record, _, word)
   set(id, given_back(record))

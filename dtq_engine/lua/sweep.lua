@@ -1,10 +1,10 @@
 -- sweep: compare records with the keys that they depend on, and repair what damage has put out of step.
 --
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
--- a finished one without index, letter or time to live, one that waits for parents that have ended: each gets what it lacks. Members of schedules and
--- indexes without a record go, as do idempotency keys and dead letters of tasks that are gone, unique keys that no task
--- holds, and deliveries that lead to no task and will reach nobody any more. A group that is ahead of its stream would
--- skip what comes.
+-- a finished one without index, letter or time to live, one that waits for parents that have ended: each gets what it
+-- lacks. Members of schedules and indexes without a record go, as do satellites, idempotency keys and dead letters of
+-- tasks that are gone, unique keys that no task holds, and deliveries that lead to no task and will reach nobody any
+-- more. A group that is ahead of its stream would skip what comes.
 --
 -- ARGV     [2] number of ids  [3] number of keys, then task ids, idempotency keys, and pairs of priority and entry
 --          ('letter' and a dead letter's entry, 'unique' and a unique key's digest, 'slot:' or 'line:' with a limit's
@@ -121,9 +121,17 @@ local function mend_end(id, record)
     add_letter(id, record, now, record.m or 'unknown', '')
     repaired('dead_letter')
   end
-  if redis.call('PTTL', TASK .. id) < 0 then
+  local left = redis.call('PTTL', TASK .. id)
+  if left < 0 then
     expire(id, record, lifetime(record.s))
-    repaired('time_to_live')
+    return repaired('time_to_live')
+  end
+  -- A release that did not know these yet may have ended the task.
+  for letter in satellites_of(record) do
+    if redis.call('PTTL', satellite(letter, id)) == -1 then
+      redis.call('PEXPIRE', satellite(letter, id), left)
+      repaired('time_to_live')
+    end
   end
 end
 for state in pairs(FINAL) do mend[state] = mend_end end
@@ -135,6 +143,10 @@ local function drop_members(id)
   end
   for state in pairs(FINAL) do
     if redis.call('ZREM', index_key(state), id) == 1 then repaired('member_without_record') end
+  end
+  if redis.call('EXISTS', TASK .. id) == 1 then return end
+  for letter in pairs(SATELLITE) do
+    if redis.call('DEL', satellite(letter, id)) == 1 then repaired('satellite_without_record') end
   end
 end
 

@@ -26,6 +26,7 @@ from dtq_engine.store.outbox import Outbox
 from dtq_engine.store.pauses import Pauses
 from dtq_engine.store.periodic import Periodic
 from dtq_engine.store.rejections import Rejections
+from dtq_engine.store.reports import Reports, Steps
 from dtq_engine.store.schedule import Schedule
 from dtq_engine.store.schemas import Schemas
 from dtq_engine.store.search import Search
@@ -64,6 +65,8 @@ class Store:
         self.pauses = Pauses(base)
         self.drains = Drains(base)
         self.rejections = Rejections(base)
+        self.reports = Reports(base, self.inspect)
+        self.steps = Steps(base)
         self.sweep = Sweep(base)
         self.health = Health(base)
         self._base = base

@@ -29,14 +29,22 @@ class Control:
         return CancelOutcome(self._verb("cancel", task_id, queue, request or new_token(), actor, reason))
 
     def requeue(
-        self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+        self,
+        task_id: str,
+        *,
+        queue: str | None = None,
+        actor: str = "",
+        reason: str = "",
+        request: str | None = None,
+        keep_steps: bool = True,
     ) -> None:
         """Give a task that ended without success a new life: attempts from 0, history kept.
 
+        With `keep_steps` it goes on where it was: what its executions saved (steps, checkpoint, marks) stays as well.
         Raises TaskNotFound, InvalidTransition, and IdempotencyConflict or UniqueConflict when its key is another task's
         by now.
         """
-        self._verb("requeue", task_id, queue, request or new_token(), actor, reason)
+        self._verb("requeue", task_id, queue, request or new_token(), actor, reason, "1" if keep_steps else "0")
 
     def discard(
         self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None

@@ -119,8 +119,8 @@ def _encode(transition: Transition) -> str | bytes:
             return b"D0 %s\n%s\n%s" % (_word(reason), _summary(error), encode_error(error))
         case Cancel(error):
             return b"C0 %s\n%s" % (_word(error.type[:ERROR_TYPE_MAX]), encode_error(error))
-        case Release():
-            return "L"
+        case Release(restarts):
+            return "L" if restarts else "H"
         case Postpone(delay_ms):
             return b"Z%d \n" % delay_ms
         case Block(reason):

@@ -10,6 +10,7 @@ import msgspec
 from dtq_engine.model import RECORD_VERSION, AttemptError, Claim, NewTask, RetryPolicy, Takes, Task
 from dtq_engine.store import deduplication
 from dtq_engine.store.link_records import decode_inputs, encode_links
+from dtq_engine.store.progress import unpack_progress
 from dtq_engine.store.states import status_of
 
 DEFAULT_PRIORITY = 5
@@ -133,7 +134,7 @@ def decode_headers(raw: bytes) -> dict[str, str]:
 _ORDINARY = (b"0", b"0", b"", b"", b"", b"", b"")
 
 
-def decode_claim(described: bytes | Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
+def decode_claim(described: bytes | Sequence[Any], queue: str, worker: str, token: str) -> Claim:
     """One task as the scripts give it: as `brief` does most, or as `describe` does.
 
     Never raises, whatever it holds: an error would take the other tasks of its answer along.
@@ -174,7 +175,7 @@ def _decode_brief(head: bytes, payload: bytes, queue: str, worker: str, token: s
     )
 
 
-def _decode_described(described: Sequence[bytes], queue: str, worker: str, token: str) -> Claim:
+def _decode_described(described: Sequence[Any], queue: str, worker: str, token: str) -> Claim:
     """What has more about it than most; a reclaimed one names the worker that was lost."""
     task_id, type_, asked, entry, execution, payload = described[:6]
     restarts, expiries, keep, restartable, cancel, headers, holder = described[6:13] or _ORDINARY
@@ -206,7 +207,13 @@ def _decode_described(described: Sequence[bytes], queue: str, worker: str, token
         cancel_requested=cancel == b"1",
         inputs=inputs,
         takes=takes,
+        saved=_saved(described[14]) if len(described) > 14 else {},
     )
+
+
+def _saved(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """What executions saved, from an answer of HGETALL."""
+    return {_text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def decode_task(queue: str, task_id: str, fields: Mapping[bytes, bytes], read: Callable[[bytes], Any]) -> Task | None:
@@ -263,6 +270,7 @@ def _with_executions(task: Task, fields: Mapping[bytes, bytes], read: Callable[[
         errors=tuple(decode_error(item) for item in read(b"e") or ()),
         result=result,
         result_size=_optional(fields, b"G") or (None if result is None else len(result)),
+        progress=unpack_progress(fields[b"g"]) if b"g" in fields else None,
     )
 
 

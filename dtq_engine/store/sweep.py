@@ -9,6 +9,9 @@ from dtq_engine.validate import is_queue
 
 IDS_PER_CALL = 100
 
+OF_TASKS = ("task", "logs", "steps")
+"""Keys that a task's id leads to; the last two are of tasks that an older release may have let go without them."""
+
 
 class Sweep:
     """One walk over the deployment after another; `step` goes a little further."""
@@ -40,7 +43,7 @@ class Sweep:
         keys = self._base.keys
         known = set(self._base.queues())
         found: set[str] = set()
-        for kind in ("task", "idempotency", "unique"):
+        for kind in (*OF_TASKS, "idempotency", "unique"):
             for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
                 repairs: dict[str, int] = {}
                 for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():
@@ -104,10 +107,10 @@ class Sweep:
             first = f"({page[-1][0].decode()}"
 
     def _sweep(self, queue: str, kind: str, names: Sequence[bytes]) -> dict[str, int]:
-        """Look at tasks, idempotency keys or unique keys."""
+        """Look at tasks (by their records or satellites), idempotency keys or unique keys."""
         total: dict[str, int] = {}
         for part in chunks(names, [0] * len(names), IDS_PER_CALL):
-            numbers = (len(part) if kind == "task" else 0, len(part) if kind == "idempotency" else 0)
+            numbers = (len(part) if kind in OF_TASKS else 0, len(part) if kind == "idempotency" else 0)
             given = [word for name in part for word in (kind, name)] if kind == "unique" else part
             _add(total, _counts(self._base.run("sweep", queue, *numbers, *given)))
         return total

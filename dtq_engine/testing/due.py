@@ -1,6 +1,6 @@
 """What a fleet of workers does by itself, one step at a time: the one place that says what is due."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import ClaimLost, ConfigurationError
@@ -65,8 +65,8 @@ class Due:
         waits = [wait_s for queue in queues if (wait_s := ticker.turn(queue)) is not None]
         return max(1, round(min(waits) * 1000)) if waits else None
 
-    def claims(self) -> Iterator[Claim]:
-        """Start what is due, one execution at a time, the most urgent first, until nothing is due any more.
+    def claims(self, over: Callable[[], bool]) -> Iterator[Claim]:
+        """Start what is due, one execution at a time, the most urgent first, until nothing is, or it is `over`.
 
         Each must be settled, or left to its lease, before the next. Raises ConfigurationError without handlers.
         """
@@ -75,7 +75,7 @@ class Due:
             raise ConfigurationError(
                 ["The app has no tasks that could run: import the modules that register them, or name another app."]
             )
-        while (claim := self._claim()) is not None:
+        while not over() and (claim := self._claim()) is not None:
             yield claim
 
     def settle(

@@ -6,14 +6,13 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from dtq_engine.context import TaskContext
-from dtq_engine.model import Claim, Outcome
+from dtq_engine.model import Claim
 from dtq_engine.registry import Registry
 from dtq_engine.testing.handler_loop import HandlerLoop
 from dtq_engine.worker.event_loop import EventLoop
-from dtq_engine.worker.execution import Execution, Key
+from dtq_engine.worker.execution import Around, Execution, Key
 from dtq_engine.worker.executor import Executor
-from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.inflight import End, InFlight
 from dtq_engine.worker.pool import Job, Pool
 
 LOOK_S = 0.05
@@ -27,8 +26,8 @@ class InPlace(Executor):
     each one ended with.
     """
 
-    def __init__(self, registry: Registry, inflight: InFlight, max_result_bytes: int, look: Callable[[], None]) -> None:
-        super().__init__(registry, inflight, max_result_bytes)
+    def __init__(self, registry: Registry, inflight: InFlight, around: Around, look: Callable[[], None]) -> None:
+        super().__init__(registry, inflight, around)
         self.errors: dict[Key, BaseException | None] = {}
         self._look = look
         self._pool = _Here(1)
@@ -55,8 +54,7 @@ class InPlace(Executor):
             execution.handler = copy.copy(execution.handler)
             execution.handler.isolation = None
             if execution.context is not None:
-                cancelled = _Watched(self._look)
-                execution.context = TaskContext(claim=execution.claim, cancelled=cancelled, stopping=self.stopping)
+                execution.give_context(_Watched(self._look))
             self._inflight.add([execution])
             yield execution
 
@@ -80,7 +78,7 @@ class InPlace(Executor):
                 task.cancel()
             raise
 
-    def _end(self, execution: Execution, outcome: Outcome, error: BaseException | None = None) -> None:
+    def _end(self, execution: Execution, outcome: End, error: BaseException | None = None) -> None:
         self._look()  # a deadline may have passed since the last time
         self.errors.setdefault(execution.key, error)
         super()._end(execution, outcome, error)

@@ -103,6 +103,11 @@ class Kit:
         __tracebackhide__ = True
         return self._runner.run(self._most(limit), raises=self._raises(raise_failures), crashes=True)
 
+    def run_and_stop(self, *, limit: int | None = None, raise_failures: bool | None = None) -> list[Ran]:
+        """As `run_all`, on a worker that shuts down: `ctx.stopping` is True, and a task handed over is the last."""
+        __tracebackhide__ = True
+        return self._runner.run(self._most(limit), raises=self._raises(raise_failures), stops=True)
+
     # Time
 
     def advance(self, duration: Duration) -> None:

@@ -15,6 +15,7 @@ from dtq_engine.model import (
     Block,
     Claim,
     DeadLetter,
+    HandedOver,
     Misfit,
     Outcome,
     Raised,
@@ -24,14 +25,16 @@ from dtq_engine.model import (
     TimedOut,
     Transition,
 )
+from dtq_engine.report import Book, Bounds, Listener
 from dtq_engine.subscription import Subscription
 from dtq_engine.testing.clock import Clock
 from dtq_engine.testing.due import WORKER, Due
 from dtq_engine.testing.errors import HandlerFailed, RunawayTasks
 from dtq_engine.testing.handler_loop import HandlerLoop
 from dtq_engine.testing.in_place import InPlace
-from dtq_engine.worker.execution import Cause
+from dtq_engine.worker.execution import Around, Cause
 from dtq_engine.worker.inflight import InFlight
+from dtq_engine.worker.reports import Reporter
 
 OF_TASKS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 """What counts as a task's own failure. Ctrl-C, `pytest.fail` and their like are the test's."""
@@ -60,11 +63,20 @@ class Run:
     """Executes what is due under the rules of production. `open` it, then `go` or `go_async`, once.
 
     `limit` bounds the executions. With `raise_failures` the first that fails ends the run; if `crashes`, no outcome is
-    recorded, as when the worker dies first.
+    recorded, as when the worker dies first. If it `stops`, as a worker that shuts down, a task that is handed over
+    ends it.
     """
 
     def __init__(
-        self, app: Dtq, due: Due, clock: Clock, *, limit: int, raise_failures: bool, crashes: bool = False
+        self,
+        app: Dtq,
+        due: Due,
+        clock: Clock,
+        *,
+        limit: int,
+        raise_failures: bool,
+        crashes: bool = False,
+        stops: bool = False,
     ) -> None:
         self.ran: list[Ran] = []
         self._app = app
@@ -73,18 +85,28 @@ class Run:
         self._limit = limit
         self._raise_failures = raise_failures
         self._crashes = crashes
+        self._stops = stops
+        self._over = False
         self._inflight = InFlight(1)
-        self._executor = InPlace(app.registry, self._inflight, app.settings.result_max_bytes, self.look)
+        book = Book(Bounds.of(app.settings))
+        self._reporter = Reporter(app.store, book)
+        self._listener = Listener(book, app.settings.task_logs)
+        around = Around(app.settings, book, app.store.steps.save)
+        self._executor = InPlace(app.registry, self._inflight, around, self.look)
         self._control: Subscription | None = None
+        if stops:
+            self._executor.announce_stop()
 
     @contextmanager
     def open(self) -> Generator["Run"]:
         """Listen for cancels meanwhile, and have handlers known as such."""
         token = _clocks.set((*_clocks.get(), self._clock))
         try:
+            self._listener.listen()
             with self._app.connection.listen([self._app.store.keys.control_channel(WORKER)]) as self._control:
                 yield self
         finally:
+            self._listener.leave()
             self._control = None
             _clocks.reset(token)
 
@@ -128,7 +150,7 @@ class Run:
 
     def _claims(self) -> Iterator[Claim]:
         __tracebackhide__ = True
-        for claim in self._due.claims():
+        for claim in self._due.claims(lambda: self._over):
             if len(self.ran) >= self._limit:
                 self._app.store.leases.finalize([(claim, Release())])
                 self._run_away()
@@ -148,7 +170,11 @@ class Run:
         assert ended is not None, "only a worker that stops puts None"
         outcome, error = ended[1], self._executor.errors.pop(claim.key, None)
         raised = self._inflight.raised.pop(claim.key, None)
-        transition = None if self._crashes else self._due.settle(claim, outcome, raised)
+        transition = None
+        if not self._crashes:
+            self._reporter.conclude([claim])
+            transition = self._due.settle(claim, outcome, raised)
+        self._over = self._stops and isinstance(outcome, HandedOver)
         if isinstance(outcome, Block | Release):
             return
         (task,) = self._app.store.inspect.find([claim.task_id], queue=claim.queue)

@@ -35,10 +35,10 @@ class Runner:
     def ticks(self, value: bool) -> None:
         self._due.ticks = value
 
-    def run(self, limit: int, *, raises: bool, crashes: bool = False) -> list[Ran]:
-        """Run what is due until nothing is; with `crashes` no outcome is recorded."""
+    def run(self, limit: int, *, raises: bool, crashes: bool = False, stops: bool = False) -> list[Ran]:
+        """Run what is due until nothing is; if it `crashes` no outcome is recorded, if it `stops` it shuts down."""
         __tracebackhide__ = True
-        with self._begin(limit, raises=raises, crashes=crashes) as run:
+        with self._begin(limit, raises=raises, crashes=crashes, stops=stops) as run:
             run.go(self._loop)
         return run.ran
 
@@ -108,11 +108,11 @@ class Runner:
         self._loop.close()
 
     @contextmanager
-    def _begin(self, limit: int, *, raises: bool, crashes: bool = False) -> Generator[Run]:
+    def _begin(self, limit: int, *, raises: bool, crashes: bool = False, stops: bool = False) -> Generator[Run]:
         if is_within_run(self._clock):
             raise KitMisused("A task cannot run the others: what it submits runs after it.")
         self._hooks.begin()
-        run = Run(self._app, self._due, self._clock, limit=limit, raise_failures=raises, crashes=crashes)
+        run = Run(self._app, self._due, self._clock, limit=limit, raise_failures=raises, crashes=crashes, stops=stops)
         self._runs.append(run)
         try:
             with run.open():

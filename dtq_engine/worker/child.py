@@ -30,11 +30,25 @@ from dtq_engine.codec import describe_error
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.model import Block, Claim, Outcome, Raised, Release
-from dtq_engine.worker.execution import Cause
+from dtq_engine.report import Bounds, Listener
+from dtq_engine.worker.execution import Around, Cause
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.inflight import InFlight
-from dtq_engine.worker.messages import Begun, Ended, Interrupt, Job, Leave, Ready, Stopping, ToChild, Unfit, Welcome
+from dtq_engine.worker.messages import (
+    Begun,
+    Ended,
+    Interrupt,
+    Job,
+    Leave,
+    Ready,
+    Saved,
+    Stopping,
+    ToChild,
+    Unfit,
+    Welcome,
+)
 from dtq_engine.worker.spawn import ASKED, kib
+from dtq_engine.worker.uplink import Uplink
 from dtq_engine.worker.wire import Wire
 
 log = logging.getLogger("dtq.worker")
@@ -98,6 +112,7 @@ class Child:
         self._welcome = welcome
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._inflight = InFlight(1)
+        self._uplink = Uplink(wire, Bounds.of(welcome.settings))
         self._runner = asyncio.Runner()
         self._task: asyncio.Task[None] | None = None
         self._cause: Cause | None = None
@@ -112,7 +127,10 @@ class Child:
         except ConfigurationError as error:
             self._wire.send(Unfit(str(error)))
             return
-        self._executor = Executor(app.registry, self._inflight, self._welcome.settings.result_max_bytes)
+        settings = self._welcome.settings
+        self._around = Around(settings, self._uplink.book, self._uplink.save)
+        self._executor = Executor(app.registry, self._inflight, self._around)
+        Listener(self._uplink.book, settings.task_logs).listen()
         faulthandler.unregister(ASKED)
         self._wire.send(Ready(rss_kib()))
         threading.Thread(target=self._listen, name="dtq-listen", daemon=True).start()
@@ -121,6 +139,7 @@ class Child:
                 self._wire.send(Unfit(f"importing {self._welcome.app} registers no task {job.claim.type} here."))
                 return
             outcome = self._outcome_of(job)
+            self._uplink.conclude()
             self._flush()
             self._wire.send(Ended.of(outcome, rss_kib()))
         self._runner.close()
@@ -141,7 +160,7 @@ class Child:
         """How a job ended; None if it gave way to an interrupt."""
         claim = job.claim
         if job.stopping:
-            self._executor.stopping.set()
+            self._around.stopping.set()
         self._listen_to_signals()  # again, for the handler before may have chosen otherwise
         self._wire.send(Begun())
         try:
@@ -203,7 +222,9 @@ class Child:
                     self._executor.interrupt(execution.key, self._cause)
                 threading.Thread(target=self._press, args=(notice_s,), name="dtq-press", daemon=True).start()
             case Stopping():
-                self._executor.stopping.set()
+                self._around.stopping.set()
+            case Saved():
+                self._uplink.heard(message)
             case Leave():
                 self._jobs.put(None)
 

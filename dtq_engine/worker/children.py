@@ -13,7 +13,7 @@ from dtq_engine.worker import outcomes
 from dtq_engine.worker.execution import Cause, Execution
 from dtq_engine.worker.inflight import End
 from dtq_engine.worker.logs import facts, title
-from dtq_engine.worker.messages import Begun, Ended, FromChild, Ready, Unfit, Welcome
+from dtq_engine.worker.messages import Begun, Ended, FromChild, Ready, Save, Says, Unfit, Welcome
 from dtq_engine.worker.nursery import Nursery
 from dtq_engine.worker.offspring import Offspring
 from dtq_engine.worker.orders import Orders
@@ -177,8 +177,8 @@ class Children:
         match message:
             case Ready(rss_kib):
                 child.rest(rss_kib)
-            case Begun():
-                child.begin()
+            case Begun() | Says() | Save():
+                child.hear(message)
             case Ended():
                 self._ended(child, message)
             case Unfit(problem):

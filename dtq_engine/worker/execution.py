@@ -4,11 +4,16 @@ import asyncio
 import math
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
+from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
 from dtq_engine.model import Claim
 from dtq_engine.registry import Handler
+from dtq_engine.report import Book, Report
+from dtq_engine.steps import MARK, Steps
 
 Key = tuple[str, str]
 
@@ -25,10 +30,25 @@ class Cause(Enum):
     SHUTDOWN = "the worker is shutting down"
 
 
+Save = Callable[[Claim, str, bytes, bool], bool]
+"""What `store.steps.save` does, here or on behalf of another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all executions of a worker share: its settings, where they report and save, what is set once it stops."""
+
+    settings: Settings
+    book: Book
+    save: Save
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
 class Execution:
     """A claim, its handler, and how the execution fares; keyed by (task id, token).
 
-    `context` is there if the handler takes it, or if it is `hooked`: hooks run around it, which want one.
+    `context` is there if the handler takes it, or if it is `hooked`: hooks run around it, which want one. `saved` tells
+    whether it has saved a step or where to go on.
 
     The deadline counts from here; of a handler that runs in a process, from when it is called there (`start_clock`):
     until then it has none, and what starts the process has a limit of its own.
@@ -37,19 +57,24 @@ class Execution:
     handler that cannot be stopped passed its deadline.
     """
 
-    __slots__ = ("begun", "cause", "claim", "context", "deadline", "handler", "key", "overdue_since", "started", "task")
+    __slots__ = (
+        "_around", "_cancelled", "_report", "_steps", "begun", "cause", "claim", "context", "deadline", "handler",
+        "key", "overdue_since", "saved", "started", "task",
+    )  # fmt: skip
 
-    def __init__(
-        self, claim: Claim, handler: Handler, now: float, stopping: threading.Event, *, hooked: bool = False
-    ) -> None:
+    def __init__(self, claim: Claim, handler: Handler, now: float, around: Around, *, hooked: bool = False) -> None:
         self.claim = claim
         self.handler = handler
         self.key: Key = (claim.task_id, claim.token)
         self.started = now
         self.deadline = now + claim.timeout_ms / 1000 if handler.isolation is None else math.inf
+        self.saved = False
+        self._around = around
+        self._report: Report | None = None
+        self._steps: Steps | None = None
         self.context: TaskContext | None = None
         if handler.takes_context or hooked:
-            self.context = TaskContext(claim=claim, cancelled=threading.Event(), stopping=stopping)
+            self.give_context(threading.Event())
         self.cause: Cause | None = None
         self.overdue_since: float | None = None
         self.begun = False
@@ -81,6 +106,47 @@ class Execution:
             return True
         recorded = self.started + self.claim.timeout_ms / 1000
         return self.deadline > recorded and recorded <= now < self.deadline + UNWIND_S
+
+    def give_context(self, cancelled: threading.Event) -> None:
+        """Make its context, of which `cancelled` is set once it is to give up."""
+        self._cancelled = cancelled
+        self.context = TaskContext(
+            claim=self.claim, cancelled=cancelled, stopping=self._around.stopping, execution=self
+        )
+
+    @property
+    def report(self) -> Report:
+        """What it says of itself."""
+        return self._report or self._make_report()
+
+    @property
+    def steps(self) -> Steps:
+        """What it and earlier executions of the task have saved."""
+        return self._steps or self._make_steps()
+
+    def _make_report(self) -> Report:
+        with self._around.book.lock:  # threads of one handler may say their first words at once
+            self._report = self._report or Report(self.claim, self.started, self._around.book)
+            return self._report
+
+    def _make_steps(self) -> Steps:
+        settings = self._around.settings
+        with self._around.book.lock:
+            self._steps = self._steps or Steps(
+                self.claim.saved,
+                self.save,
+                deadline=self.deadline,
+                given_up=self._cancelled,
+                most=settings.task_steps,
+                most_bytes=settings.task_steps_bytes,
+            )
+            return self._steps
+
+    def save(self, field: str, value: bytes, first: bool) -> bool:
+        """Keep something for later executions of the task; raises as `store.steps.save`."""
+        kept = self._around.save(self.claim, field, value, first)
+        self.saved = self.saved or not field.startswith(MARK)
+        return kept
 
     @property
     def never_began(self) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dtq_engine.model import AttemptError, Block, Claim, Raised, Release, TimedOut
 from dtq_engine.registry import Registry
+from dtq_engine.report import speaker
 from dtq_engine.worker import callbacks, outcomes
 from dtq_engine.worker.calls import Calls
 from dtq_engine.worker.event_loop import EventLoop
-from dtq_engine.worker.execution import Cause, Execution, Key
+from dtq_engine.worker.execution import Around, Cause, Execution, Key
 from dtq_engine.worker.inflight import End, InFlight
 from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.pool import Pool
@@ -28,22 +28,21 @@ log = logging.getLogger("dtq.worker")
 class Executor:
     """Starts claimed tasks, interrupts them, and sees to it that each ends here exactly once.
 
-    `max_result_bytes` is the size up to which results are kept whole; `stopping` is set, for handlers that
-    look at it, once the worker shuts down. `make_children` makes the `children`, for the first task that needs one.
+    `make_children` makes the `children`, for the first task that needs one.
     """
 
     def __init__(
         self,
         registry: Registry,
         inflight: InFlight,
-        max_result_bytes: int,
+        around: Around,
         make_children: "Callable[[Ending], Children] | None" = None,
     ) -> None:
-        self.stopping = threading.Event()
+        self._around = around
         self.event_loop = EventLoop()
         self._registry = registry
         self._inflight = inflight
-        self._calls = Calls(registry, max_result_bytes)
+        self._calls = Calls(registry, around.settings.result_max_bytes)
         self._pool = Pool(inflight.slots)
         # asyncio holds tasks weakly: those that outlive their execution are kept until they end.
         self._strays: set[Execution] = set()
@@ -116,7 +115,7 @@ class Executor:
 
     def announce_stop(self) -> None:
         """Let handlers know, if they look, that the worker shuts down."""
-        self.stopping.set()
+        self._around.stopping.set()
         if self.children is not None:
             self.children.announce_stop()
 
@@ -136,7 +135,7 @@ class Executor:
                 self._inflight.refuse(claim, Block(f"unknown_task_type:{claim.type}"))
                 continue
             try:
-                yield Execution(claim, handler, now, self.stopping, hooked=hooked)
+                yield Execution(claim, handler, now, self._around, hooked=hooked)
             except (ArithmeticError, ValueError, TypeError) as error:
                 # What damage has left in a record must not cost the tasks that were claimed with it.
                 log.error("%s cannot be run: %s", title(claim), error, extra=facts(claim))
@@ -153,6 +152,7 @@ class Executor:
         self.children.run(executions)
 
     def _run_sync(self, execution: Execution) -> None:
+        speaker.set(execution)
         try:
             outcome = self._calls.run(execution)
         except BaseException as error:
@@ -165,6 +165,7 @@ class Executor:
         if execution.cause is not None:  # and so it may be given back by now
             self._give_way(execution, execution.cause)
             return
+        speaker.set(execution)
         try:
             outcome = await self._calls.run_async(execution)
         except BaseException as error:

@@ -31,6 +31,7 @@ from dtq_engine.worker.inflight import Ended, InFlight
 from dtq_engine.worker.logs import facts, title
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
+from dtq_engine.worker.reports import Reporter
 
 log = logging.getLogger("dtq.worker")
 
@@ -53,11 +54,13 @@ class Finalizer(Loop):
         inflight: InFlight,
         fleet: Fleet,
         failures: Failures,
+        reporter: Reporter,
         outage: Outage,
         registry: Registry,
         max_lease_expiries: int,
     ) -> None:
         super().__init__(outage)
+        self._reporter = reporter
         self._fleet = fleet
         self._failures = failures
         self._registry = registry
@@ -73,6 +76,7 @@ class Finalizer(Loop):
             return
         # A lost lease is a reaper's to judge, so nothing is sent about it.
         mine = [ended for ended in self._batch if not isinstance(ended[1], LeaseExpired)]
+        self._reporter.conclude(claim for claim, _ in self._batch)
         crash.at("before-finalize")
         self._send([(claim, self._decide(claim, outcome)) for claim, outcome in mine])
         crash.at("after-finalize")

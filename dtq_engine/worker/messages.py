@@ -3,9 +3,9 @@
 import msgspec
 
 from dtq_engine.config import Settings
-from dtq_engine.model import AskedRetry, AskedSnooze, Claim, Misfit, Outcome, Raised, Returned
+from dtq_engine.model import AskedRetry, AskedSnooze, Claim, HandedOver, Misfit, Outcome, Raised, Returned, Said
 
-Kept = Returned | Raised | AskedRetry | AskedSnooze | Misfit
+Kept = Returned | Raised | AskedRetry | AskedSnooze | HandedOver | Misfit
 """The outcomes that a handler alone decides; the others are the worker's to know."""
 
 
@@ -46,6 +46,16 @@ class Stopping(msgspec.Struct, tag=True):
     """The worker shuts down, and waits for the handler for a while."""
 
 
+class Saved(msgspec.Struct, tag=True):
+    """What became of the `Save` of this number: whether it is kept, or why that is not known."""
+
+    number: int
+    kept: bool = False
+    lost: str | None = None
+    away: str | None = None
+    failed: str | None = None
+
+
 class Leave(msgspec.Struct, tag=True):
     """End, once the handler is done."""
 
@@ -66,6 +76,21 @@ class Begun(msgspec.Struct, tag=True):
     """The handler is about to be called."""
 
 
+class Save(msgspec.Struct, tag=True):
+    """Save this for later executions of the task, and say what became of it under this number."""
+
+    number: int
+    field: str
+    value: bytes
+    first: bool
+
+
+class Says(msgspec.Struct, tag=True):
+    """The handler says this of itself."""
+
+    said: Said
+
+
 class Ended(msgspec.Struct, tag=True):
     """How the handler ended: one of the outcomes, or none if it gave way to an interrupt."""
 
@@ -74,6 +99,7 @@ class Ended(msgspec.Struct, tag=True):
     raised: Raised | None = None
     retry: AskedRetry | None = None
     snooze: AskedSnooze | None = None
+    handover: HandedOver | None = None
     misfit: Misfit | None = None
 
     @classmethod
@@ -88,6 +114,8 @@ class Ended(msgspec.Struct, tag=True):
                 return cls(rss_kib, retry=outcome)
             case AskedSnooze():
                 return cls(rss_kib, snooze=outcome)
+            case HandedOver():
+                return cls(rss_kib, handover=outcome)
             case Misfit():
                 return cls(rss_kib, misfit=outcome)
             case _:
@@ -96,11 +124,11 @@ class Ended(msgspec.Struct, tag=True):
     @property
     def outcome(self) -> Kept | None:
         """What `of` was given, if it was one that the handler decides."""
-        return self.returned or self.raised or self.retry or self.snooze or self.misfit
+        return self.returned or self.raised or self.retry or self.snooze or self.handover or self.misfit
 
 
-ToChild = Job | Interrupt | Stopping | Leave
-FromChild = Ready | Unfit | Begun | Ended
+ToChild = Job | Interrupt | Stopping | Saved | Leave
+FromChild = Ready | Unfit | Begun | Says | Save | Ended
 
 
 # To a worker that a supervisor has started, and back.

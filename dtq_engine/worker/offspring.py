@@ -1,6 +1,7 @@
 """One process that runs handlers, as its worker sees it."""
 
 import math
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,9 @@ from msgspec.structs import replace
 from dtq_engine.errors import ProcessDied
 from dtq_engine.registry import Handler
 from dtq_engine.worker.execution import Cause, Execution
-from dtq_engine.worker.messages import FromChild, Interrupt, Job, Leave, Stopping, Welcome
+from dtq_engine.worker.messages import Begun, FromChild, Interrupt, Job, Leave, Save, Says, Stopping, Welcome
 from dtq_engine.worker.spawn import Death, Spawned
+from dtq_engine.worker.uplink import saved
 
 # A process that waits for a task takes it at once, unless it is stopped.
 TAKE_S = 10.0
@@ -92,6 +94,24 @@ class Offspring:
     def announce_stop(self) -> None:
         """Let the handler know that the worker shuts down."""
         self._send(Stopping())
+
+    def hear(self, message: Begun | Says | Save) -> None:
+        """The handler begins, says something of itself, or wants something saved."""
+        match message:
+            case Begun():
+                self.begin()
+            case Says(said) if self.execution is not None:
+                self.execution.report.take(said)
+            case Save() if self.execution is not None:
+                # In a thread of its own: Redis may be away, and all processes are looked after in this one.
+                threading.Thread(target=self._save, args=(self.execution, message), daemon=True).start()
+            case _:  # it was killed a moment ago
+                pass
+
+    def _save(self, execution: Execution, wish: Save) -> None:
+        answer = saved(execution, wish)
+        with suppress(OSError):  # it does not wait for it any more
+            self.process.wire.send(answer)
 
     def leave(self) -> None:
         """Have it end."""

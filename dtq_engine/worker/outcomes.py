@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import replace
 
 from dtq_engine.codec import describe_error
-from dtq_engine.errors import PermanentError, Retry, Snooze
+from dtq_engine.errors import Handover, PermanentError, Retry, Snooze
 from dtq_engine.model import (
     AskedRetry,
     AskedSnooze,
     AttemptError,
     Claim,
+    HandedOver,
     LeaseExpired,
     Misfit,
     Outcome,
@@ -56,6 +57,8 @@ def _raised(execution: Execution, error: BaseException) -> Outcome:
             return AskedRetry(attempt_error(execution, error), delay_ms)
         case Snooze() if (delay_ms := _milliseconds(error.delay)) is not None:
             return AskedSnooze(delay_ms)
+        case Handover():
+            return HandedOver(attempt_error(execution, error), execution.saved)
         case asyncio.CancelledError() if execution.cause is not None:
             return gave_way(execution, execution.cause)
         case BadPayload():
@@ -76,6 +79,8 @@ def verdict(execution: Execution, outcome: Outcome) -> Outcome:
         return outcome
     if execution.overdue_since is not None:
         return timed_out(execution)
+    if cause is Cause.SHUTDOWN and isinstance(outcome, HandedOver):
+        return outcome
     if cause in {Cause.LOST, Cause.SHUTDOWN} and not isinstance(outcome, Returned):
         return gave_way(execution, cause)
     return outcome
@@ -102,7 +107,8 @@ def timed_out(execution: Execution) -> TimedOut:
 
 def shut_down(execution: Execution) -> ShutDown:
     """The worker left before the handler was done."""
-    return ShutDown(_stated(execution, "ShutDown", "The worker shut down before the task was done."))
+    error = _stated(execution, "ShutDown", "The worker shut down before the task was done.")
+    return ShutDown(error, execution.saved)
 
 
 def lease_expired(claim: Claim, now_ms: int) -> LeaseExpired:
@@ -118,7 +124,7 @@ def attempt_error(execution: Execution, error: BaseException) -> AttemptError:
 
 def brought(execution: Execution, outcome: Outcome) -> Outcome:
     """An outcome that another process brings, its error placed in this attempt."""
-    if isinstance(outcome, Raised | AskedRetry | Misfit):
+    if isinstance(outcome, Raised | AskedRetry | Misfit | HandedOver):
         return replace(outcome, error=_of(execution, outcome.error))
     return outcome
 

@@ -9,10 +9,12 @@ from dtq_engine.config import Settings
 from dtq_engine.connection import connect
 from dtq_engine.model import WorkerInfo
 from dtq_engine.registry import Registry
+from dtq_engine.report import Book, Bounds
 from dtq_engine.store import Store
 from dtq_engine.timetable import definitions
 from dtq_engine.worker.attendance import Absences, Attendance
 from dtq_engine.worker.control import Control
+from dtq_engine.worker.execution import Around
 from dtq_engine.worker.executor import Executor
 from dtq_engine.worker.failures import Failures
 from dtq_engine.worker.finalize import Finalizer
@@ -26,6 +28,7 @@ from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.poll import Poll
 from dtq_engine.worker.reaper import Reaper
+from dtq_engine.worker.reports import Reporter, Reports
 from dtq_engine.worker.scheduler import Scheduler, ScheduleWatch
 from dtq_engine.worker.server import look
 from dtq_engine.worker.watchdog import Watchdog
@@ -67,7 +70,11 @@ class Parts:
         )
         self.fleet = Fleet(self.store.workers.list, registry.schemas())
         self.inflight = InFlight(settings.worker_concurrency)
-        self.executor = Executor(registry, self.inflight, settings.result_max_bytes, make_children)
+        self.book = Book(Bounds.of(settings))
+        self.reporter = Reporter(self.store, self.book)
+        self.reports = Reports(self.reporter, self.outage)
+        around = Around(settings, self.book, self.store.steps.save)
+        self.executor = Executor(registry, self.inflight, around, make_children)
         self.failures = Failures(registry.hooks, self.executor.event_loop)
         self.lifetime = Lifetime(registry.hooks, self.executor.event_loop)
         self.scheduler = Scheduler(self.store, self.outage)
@@ -84,7 +91,7 @@ class Parts:
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All loops, in the order to start them."""
-        keepers = (self.heartbeat, self.control, self.finalizer, self.watchdog)
+        keepers = (self.heartbeat, self.control, self.finalizer, self.watchdog, self.reports)
         return (*keepers, self.scheduler, self.schedule_watch, self.housekeeper, self.reaper, self.poll)
 
     def is_alive(self) -> bool:
@@ -109,6 +116,7 @@ class Parts:
             inflight=self.inflight,
             fleet=self.fleet,
             failures=self.failures,
+            reporter=self.reporter,
             outage=self.outage,
             registry=registry,
             max_lease_expiries=self._settings.max_lease_expiries,

@@ -18,6 +18,7 @@ from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.model import WorkerInfo
+from dtq_engine.report import Listener
 from dtq_engine.worker import checks
 from dtq_engine.worker.alive import AliveFile
 from dtq_engine.worker.drain import Drain
@@ -66,6 +67,7 @@ class Worker:
         self._ended = threading.Event()
         self._code = EXIT_OK
         self._started_ms = 0
+        self._listener = Listener(self.parts.book, settings.task_logs)
 
     def run(self) -> int:
         """Work until SIGTERM, SIGINT or `stop`, drain, and return the exit code; raises as `start` does.
@@ -93,6 +95,7 @@ class Worker:
         if server is None or not self._call_hooks() or not checks.once_reachable(self._introduce, self._is_leaving):
             self._abandon()
             return
+        self._listener.listen()
         for loop in self.parts.loops:
             loop.start()
         self._announce(server)
@@ -185,6 +188,7 @@ class Worker:
             Drain(self.parts, self._settings.drain_timeout_s, self._is_hurried).run()
             log.info("worker %s has ended", self.id)
         finally:
+            self._listener.leave()
             self._ended.set()
 
     def _is_leaving(self) -> bool:

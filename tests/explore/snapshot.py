@@ -11,7 +11,7 @@ from dtq_engine.store.states import STATES
 
 QUEUE = "default"
 LETTERS: Mapping[TaskStatus, str] = {status: letter for letter, status in STATES.items()}
-SATELLITES = {"payload": "p", "headers": "h", "errors": "e", "result": "r"}
+SATELLITES = {"payload": "p", "headers": "h", "errors": "e", "result": "r", "logs": "l", "steps": "s"}
 SCHEDULES = {
     "schedule": TaskStatus.PENDING,
     "retry:schedule": TaskStatus.RETRYING,

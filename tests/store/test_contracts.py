@@ -58,8 +58,8 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
     names = """
     local out = {TASK .. 'a', KEY['stream:dead-letter'], KEY.schedule, KEY['retry:schedule'], KEY.blocked, KEY.counters,
       KEY['stream:events'], KEY['stream:audit'], paused_key(), KEY.wake, KEY['wake:schedule'],
-      satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), satellite('c', 'a'),
-      satellite('a', 'a'), idempotency_key('k'),
+      satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), satellite('l', 'a'),
+      satellite('s', 'a'), satellite('c', 'a'), satellite('a', 'a'), idempotency_key('k'),
       KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
       KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox, KEY.crew}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end

@@ -37,7 +37,16 @@ KEPT = {
     "tasks:expired": "ids of finished tasks, trimmed",
 }
 SCHEDULES = {"schedule": b"P", "retry:schedule": b"T", "blocked": b"B"}
-SATELLITES = {"payload": b"p", "headers": b"h", "errors": b"e", "result": b"r", "children": b"c", "awaits": b"a"}
+SATELLITES = {
+    "payload": b"p",
+    "headers": b"h",
+    "errors": b"e",
+    "result": b"r",
+    "logs": b"l",
+    "steps": b"s",
+    "children": b"c",
+    "awaits": b"a",
+}
 WAITS_IN = {status: kind for kind, status in SCHEDULES.items()}
 
 _NAME = re.compile(r"(?P<kind>[a-z_:-]+?)(:\{(?P<queue>[^}]*)\}(:(?P<rest>.*))?)?", re.DOTALL)

@@ -4,7 +4,7 @@ import threading
 from datetime import UTC, datetime
 
 from dtq_engine.model import Claim, RetryPolicy
-from dtq_engine.task import TaskContext
+from tests.unit.contexts import context_of
 
 CLAIM = Claim(
     task_id="t-1",
@@ -28,7 +28,7 @@ CLAIM = Claim(
 
 
 def test_a_context_tells_of_its_execution():
-    ctx = TaskContext(claim=CLAIM, cancelled=threading.Event(), stopping=threading.Event())
+    ctx = context_of(CLAIM)
     assert (ctx.task_id, ctx.queue, ctx.type, ctx.worker_id) == ("t-1", "reports", "reports.build", "w1")
     assert (ctx.attempt, ctx.max_attempts, ctx.fence, ctx.headers) == (2, 3, 7, {"tenant": "acme"})
     assert ctx.deadline == datetime(2026, 10, 1, 0, 0, 0, 500_000, UTC)
@@ -37,7 +37,7 @@ def test_a_context_tells_of_its_execution():
 
 def test_a_cancel_and_a_stop_show_at_once():
     stopping = threading.Event()
-    ctx = TaskContext(claim=CLAIM, cancelled=threading.Event(), stopping=stopping)
+    ctx = context_of(CLAIM, stopping)
     assert (ctx.cancelled, ctx.stopping) == (False, False)
     ctx.cancel()
     stopping.set()

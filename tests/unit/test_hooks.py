@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import threading
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any
@@ -14,6 +13,7 @@ from dtq_engine import Dtq, HookFailed, InvalidHandler, NewTask, Settings, TaskC
 from dtq_engine.codec import describe_error
 from dtq_engine.hooks import Hooks
 from dtq_engine.model import Claim, RetryPolicy
+from tests.unit.contexts import context_of
 
 TASKS = [NewTask(id="a", type="mail"), NewTask(id="b", type="mail")]
 
@@ -37,7 +37,7 @@ def context() -> TaskContext:
         lease_ms=1,
         retry=RetryPolicy(),
     )
-    return TaskContext(claim=claim, cancelled=threading.Event(), stopping=threading.Event())
+    return context_of(claim)
 
 
 def generator(name: str, seen: list[str]) -> Any:

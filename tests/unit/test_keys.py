@@ -52,6 +52,10 @@ def test_satellites_are_all_the_side_keys_of_a_task():
         keys.headers("q", "a"),
         keys.errors("q", "a"),
         keys.result("q", "a"),
+        keys.logs("q", "a"),
+        keys.steps("q", "a"),
+        keys.children("q", "a"),
+        keys.awaits("q", "a"),
     }
 
 

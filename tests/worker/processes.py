@@ -154,6 +154,10 @@ class Crew:
         """What the handlers have noted, in order."""
         return self._notes.read_text().splitlines() if self._notes.exists() else []
 
+    def has_noted(self, text: str) -> bool:
+        """Whether a handler has noted this."""
+        return text in self.notes
+
     def __enter__(self) -> Self:
         return self
 
