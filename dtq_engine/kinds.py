@@ -108,6 +108,11 @@ def redis_url(doc: str, *aliases: str) -> Metadata:
     return {KIND: Kind(doc, expects, str, _is_redis_url, aliases, secret=True)}
 
 
+def as_written(value: object) -> str:
+    """A value as it is given in text, for a sentence about it."""
+    return ",".join(map(str, cast(tuple[object, ...], value))) if isinstance(value, tuple) else str(value)
+
+
 def _parse_whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise ValueError(text)

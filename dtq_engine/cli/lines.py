@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -12,7 +13,7 @@ from dtq_engine import codec, ids, losses
 from dtq_engine.cli.values import duration_s, instant
 from dtq_engine.deduplication import literal
 from dtq_engine.engine import Dtq
-from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.errors import DtqError, InvalidTask, NotJson
 from dtq_engine.model import NewTask
 from dtq_engine.options import Defaults, Options, read_options, task_maker
 from dtq_engine.strict import refuse_repeated_names
@@ -79,12 +80,24 @@ def unapplied(types: Collection[str], app: Dtq, named: str | None) -> str | None
     if not (unknown := sorted(each for each in types if app.registry.get(each) is None)):
         return None
     if named is None:
-        return "Submitted as given; with --app MODULE:APP the handler's own options and checks are applied."
+        advice = "with --app MODULE:APP the handler's own options and checks are applied."
+        known: set[str] = set()
+        with suppress(DtqError):  # the task is submitted; what is wrong now is another matter
+            known = {name for info in app.store.workers.list() for name in info.types}
+        if not known or unknown[0] in known:
+            return f"Submitted as given; {advice}"
+        hint = _near(unknown[0], known)
+        return f"Submitted as given: no living worker has a handler of {unknown[0]}{hint} W{advice[1:]}"
     more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
     shown = ", ".join(unknown[:3]) + more
-    near = difflib.get_close_matches(unknown[0], app.registry.types(), n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
+    hint = _near(unknown[0], app.registry.types())
     return f"Submitted as given: {named} has no handler of {shown}, and none starts before a worker has one{hint}"
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    """The end of a sentence about a name that is not among those known: the ones that it may stand for."""
+    near = difflib.get_close_matches(name, sorted(known), n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else "."
 
 
 def with_defaults(line: Line, defaults: Line) -> Line:

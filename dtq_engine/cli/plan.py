@@ -30,10 +30,14 @@ class DevShape(msgspec.Struct):
 
 
 class Imported(msgspec.Struct):
-    """What the process that carries out a plan tells first: whether the app was imported, and from which folders."""
+    """What the process that carries out a plan tells first: whether the app was imported, and from which folders.
+
+    `misnamed`: there is no such module, or nothing of that name in it.
+    """
 
     worked: bool
     folders: list[str]
+    misnamed: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -59,7 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
         log_as(settings)
         if self.introduce:
             self._introduce(app, settings)
-        return supervise(settings) if settings.worker_processes > 1 else Worker(app, settings).run()
+        if settings.worker_processes > 1:
+            return supervise(settings, for_app=self.for_app)
+        return Worker(app, settings).run()
 
     def _introduce(self, app: Dtq, settings: Settings) -> None:
         if self.json:

@@ -18,6 +18,7 @@ import msgspec
 
 from dtq_engine.cli.plan import Imported, Plan
 from dtq_engine.logs import configure as log_as
+from dtq_engine.worker.process import EXIT_MISCONFIGURED
 from dtq_engine.worker.worker import EXIT_STUCK
 
 log = logging.getLogger("dtq.reload")
@@ -41,7 +42,10 @@ def can_reload() -> bool:
 
 
 class Reloader:
-    """Runs a plan, again after each change, until SIGTERM or SIGINT; those are passed on to the worker."""
+    """Runs a plan, again after each change, until SIGTERM or SIGINT; those are passed on to the worker.
+
+    It does not wait for an app that is not there from the start: its name must be wrong.
+    """
 
     def __init__(self, plan: Plan, folders: Sequence[Path] = ()) -> None:
         """Watches `folders` with all in them; without any, those that the app's modules come from."""
@@ -54,12 +58,15 @@ class Reloader:
         """Work until told to stop; the exit code of the last worker."""
         log_as(self._plan.settings)
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
-        code = 0
+        code, lives = 0, 0
         with self._signals():
             while not self._told:
                 with Child(self._plan, self._folders) as child:
                     self._child = child
                     self._wait(child.needs_attention)
+                    lives += 1
+                    if lives == 1 and child.is_over and child.is_misnamed():
+                        return EXIT_MISCONFIGURED
                     self._after(child)
                     code = self._stop(child)
         return code
@@ -119,6 +126,8 @@ class Child:
         self._stopped = threading.Event()
         self.changes: list[str] = []
         self.introduced = False
+        self._heard = threading.Event()
+        self._misnamed = False
 
     def __enter__(self) -> Self:
         """Start it."""
@@ -168,6 +177,11 @@ class Child:
         """Whether it has ended, or is out of date."""
         return self.is_over or self.has_changed()
 
+    def is_misnamed(self) -> bool:
+        """Whether it has ended because there is no such app."""
+        self._heard.wait(END_S)
+        return self._misnamed
+
     def signal(self, number: int) -> None:
         """Send it a signal, if it still runs."""
         if not self.is_over:
@@ -211,10 +225,12 @@ class Child:
         """The folders of the app's modules, as the worker found them when it imported them."""
         with os.fdopen(report, "rb") as file:
             told = file.read()
-        if not told:  # it ended before it could
+        imported = msgspec.json.decode(told, type=Imported) if told else None
+        if imported is not None:
+            self.introduced, self._misnamed = imported.worked, imported.misnamed
+        self._heard.set()
+        if imported is None:  # it ended before it could
             return [Path.cwd()]
-        imported = msgspec.json.decode(told, type=Imported)
-        self.introduced = imported.worked
         return [path for each in imported.folders if (path := Path(each)).is_dir()]
 
     def _newer(self, folders: Sequence[Path]) -> Iterator[Path]:

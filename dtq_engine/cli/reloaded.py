@@ -70,11 +70,20 @@ def _load(path: str, report: int) -> Dtq:
     except ConfigurationError as error:
         # What could not be imported may be in a module that is not known yet: a file may have to be added.
         places = {Path.cwd(), *_folders(_files_of(error)), *_folders(_files_of_modules(before))}
-        _tell(report, Imported(worked=False, folders=sorted(map(str, places))))
+        _tell(report, Imported(worked=False, folders=sorted(map(str, places)), misnamed=_is_misnamed(path, error)))
         raise
     places = set(_folders(_files_of_modules(before))) or {Path.cwd()}
     _tell(report, Imported(worked=True, folders=sorted(map(str, places))))
     return app
+
+
+def _is_misnamed(path: str, error: ConfigurationError) -> bool:
+    """Whether what is wrong is the name that was given, and not what is in a module, which may be being edited."""
+    cause = error.__cause__
+    if cause is None:  # the module was imported, and has no such app
+        return True
+    module = path.partition(":")[0]
+    return isinstance(cause, ModuleNotFoundError) and f"{module}.".startswith(f"{cause.name}.")
 
 
 def _tell(report: int, imported: Imported) -> None:

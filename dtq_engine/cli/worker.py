@@ -11,7 +11,7 @@ from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import common_with_handlers
 from dtq_engine.cli.plan import Plan, leave
 from dtq_engine.cli.reload import MISSING, Reloader, can_reload
-from dtq_engine.config import Settings
+from dtq_engine.config import SETTINGS, Settings, problem
 from dtq_engine.engine import load_app
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.worker.process import supervise
@@ -70,12 +70,17 @@ def worker(
 def with_options(
     settings: Settings, console: Console, queues: str | None, concurrency: int | None, processes: int | None = None
 ) -> Settings:
-    """The settings, with what the options say. Raises ConfigurationError."""
-    given: dict[str, Any] = {
-        "tasks": console.tasks,
-        "worker_queues": None if queues is None else tuple(name.strip() for name in queues.split(",")),
-        "worker_concurrency": concurrency,
-        "worker_processes": processes,
-        "log_json": True if console.json else None,
+    """The settings, with what the options say. Raises ConfigurationError, which names options by their own names."""
+    options: dict[str, tuple[str, Any]] = {
+        "tasks": ("MODULE:APP", console.tasks),
+        "worker_queues": ("--queues", None if queues is None else tuple(name.strip() for name in queues.split(","))),
+        "worker_concurrency": ("--concurrency", concurrency),
+        "worker_processes": ("--processes", processes),
+        "log_json": ("--json", True if console.json else None),
     }
-    return dataclasses.replace(settings, **{name: value for name, value in given.items() if value is not None})
+    given = {name: option for name, option in options.items() if option[1] is not None}
+    problems = [problem(option, SETTINGS[name], value) for name, (option, value) in given.items()
+                if not SETTINGS[name].accepts(value)]  # fmt: skip
+    if problems:
+        raise ConfigurationError(problems)
+    return dataclasses.replace(settings, **{name: value for name, (_, value) in given.items()})

@@ -18,6 +18,7 @@ from dtq_engine.worker.nursery import Nursery
 from dtq_engine.worker.offspring import Offspring
 from dtq_engine.worker.orders import Orders
 from dtq_engine.worker.spawn import Death
+from dtq_engine.worker.starts import Starts
 
 log = logging.getLogger("dtq.worker")
 
@@ -43,6 +44,7 @@ class Children:
         self._most = most
         self._end = end
         self._waiting: deque[Execution] = deque()
+        self._starts = Starts()
         self._orders = Orders()
         self._nursery = Nursery(self._orders, self._heard, self._buried)
         self._stopping = False
@@ -131,7 +133,9 @@ class Children:
             child.give(self._waiting.popleft(), stopping=self._stopping)
         starting = sum(1 for each in self._nursery.here if not each.ready)
         for _ in range(len(self._waiting) - starting):
-            if not self._make_room() or not self._start():
+            if self._starts.problem is not None and self._starts.are_paused:
+                self._block(self._waiting.pop(), self._starts.problem)
+            elif not self._make_room() or not self._start():
                 break
         if self._dismissed and not self._waiting:
             for child in self._nursery.here:
@@ -163,12 +167,13 @@ class Children:
 
     def _put_off(self, error: BaseException) -> None:
         """No process could be made: the task that has waited longest is blocked, and no attempt of it counts."""
+        self._starts.failed(error)
         if self._waiting:
             self._block(self._waiting.popleft(), error)
 
     def _block(self, execution: Execution, error: BaseException) -> None:
         claim = execution.claim
-        log.error("%s is blocked, as no process for it could be started: %s", title(claim), error, extra=facts(claim))
+        log.debug("%s is blocked, as no process for it could be started", title(claim), extra=facts(claim))
         self._end(execution, Block(f"process_not_started:{type(error).__name__}"), None)
 
     # What comes of it.
@@ -176,6 +181,7 @@ class Children:
     def _heard(self, child: Offspring, message: FromChild) -> None:
         match message:
             case Ready(rss_kib):
+                self._starts.worked()
                 child.rest(rss_kib)
             case Begun() | Says() | Save():
                 child.hear(message)
@@ -190,6 +196,7 @@ class Children:
         if execution is None:
             self._put_off(error)
             return
+        self._starts.failed(error)
         execution.begun = False
         if execution.cause is not None:
             self._give_way(execution, execution.cause)
@@ -227,7 +234,8 @@ class Children:
             # It died while it was idle, or at once after: there may be another.
             self._waiting.appendleft(execution)
         else:
-            self._block(execution, child.not_started(death))
+            self._waiting.appendleft(execution)
+            self._put_off(child.not_started(death))
 
 
 def _outcome(execution: Execution, message: Ended) -> Outcome:

@@ -12,7 +12,7 @@ from dtq_engine import logs
 from dtq_engine.engine import load_app
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.worker import drain, lifetime
-from dtq_engine.worker.messages import Alive, Greeting, Stop, ToMember
+from dtq_engine.worker.messages import Alive, Recruit, Stop, ToMember
 from dtq_engine.worker.process import run_to_exit
 from dtq_engine.worker.signals import Signals
 from dtq_engine.worker.wire import Wire
@@ -24,8 +24,8 @@ log = logging.getLogger("dtq.worker")
 def main(end: int, _leash: int, greeting: bytes) -> None:
     """Be a worker, and exit with its code."""
     os.set_inheritable(end, False)
-    welcome = msgspec.json.decode(greeting, type=Greeting)
-    member = Member(Wire(socket.socket(fileno=end), ToMember), welcome)
+    recruit = msgspec.json.decode(greeting, type=Recruit)
+    member = Member(Wire(socket.socket(fileno=end), ToMember), recruit)
     run_to_exit(member.run)
 
 
@@ -35,10 +35,11 @@ class Member:
     It drains when the supervisor says so and, because nobody would restart it or tell it to stop, when that is gone.
     """
 
-    def __init__(self, wire: Wire[ToMember], greeting: Greeting) -> None:
+    def __init__(self, wire: Wire[ToMember], recruit: Recruit) -> None:
         self._wire = wire
-        self._settings = greeting.settings
-        self._label = greeting.label
+        self._settings = recruit.settings
+        self._label = recruit.label
+        self._for_app = recruit.for_app
         self._worker: Worker | None = None
         self._hooks_s = 0.0
 
@@ -50,6 +51,8 @@ class Member:
             if self._settings.tasks is None:
                 raise ConfigurationError(["DTQ_TASKS is not set."])
             app = load_app(self._settings.tasks)
+            if self._for_app:
+                app.configure(self._settings)
             worker = Worker(app, self._settings, self._show_life)
             hooks = app.registry.hooks
             self._hooks_s = (drain.FAILURES_S if hooks.failure else 0) + (lifetime.STOP_S if hooks.worker_stop else 0)

@@ -134,6 +134,12 @@ FromChild = Ready | Unfit | Begun | Says | Save | Ended
 # To a worker that a supervisor has started, and back.
 
 
+class Recruit(Greeting, tag=True, kw_only=True):
+    """The first message to such a worker; with `for_app` the app itself is to take the settings over."""
+
+    for_app: bool = False
+
+
 class Stop(msgspec.Struct, tag=True):
     """Drain and end; said again with `hurry`, without waiting for handlers."""
 

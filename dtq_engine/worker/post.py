@@ -7,7 +7,7 @@ from contextlib import suppress
 import msgspec
 
 from dtq_engine.config import Settings
-from dtq_engine.worker.messages import FromMember, Greeting, Stop
+from dtq_engine.worker.messages import FromMember, Recruit, Stop
 from dtq_engine.worker.spawn import Spawned, import_path
 from dtq_engine.worker.wire import Wire
 
@@ -21,7 +21,7 @@ SILENT_S = 10.0
 class Post:
     """Starts its process from `start_at` on; `hooks_s` is what the app's hooks may add to the time it takes to end."""
 
-    def __init__(self, number: int, settings: Settings) -> None:
+    def __init__(self, number: int, settings: Settings, *, for_app: bool = False) -> None:
         self.number = number
         self.process: Spawned[FromMember] | None = None
         self.start_at = 0.0
@@ -29,6 +29,7 @@ class Post:
         self.is_ready = False
         self.has_been_ready = False
         self._settings = settings
+        self._for_app = for_app
         self._ready_at = math.inf
         self._heard_at = 0.0
         self._deaths = 0
@@ -38,7 +39,7 @@ class Post:
 
     def start(self) -> Wire[FromMember]:
         """Start a process; the wire to it. Raises OSError."""
-        greeting = Greeting(path=import_path(), settings=self._settings, label=str(self.number))
+        greeting = Recruit(path=import_path(), settings=self._settings, label=str(self.number), for_app=self._for_app)
         self.process = Spawned("member", greeting, FromMember)
         self.is_ready, self._ready_at = False, math.inf
         return self.process.wire

@@ -38,15 +38,15 @@ def _run_from_environment() -> int:
     return _run(load_app(settings.tasks), settings)
 
 
-def supervise(settings: Settings) -> int:
-    """Run several workers from this process, which imports no app, until told to stop; the exit code.
+def supervise(settings: Settings, *, for_app: bool = False) -> int:
+    """Run several workers from this process, which needs no app, until told to stop; the exit code.
 
-    Raises ConfigurationError.
+    With `for_app` the apps that they import take the settings over. Raises ConfigurationError.
     """
     from dtq_engine.worker.supervisor import Supervisor  # a single worker needs none
 
     logs.configure(settings)
-    return Supervisor(settings).run()
+    return Supervisor(settings, for_app=for_app).run()
 
 
 def _run(app: Dtq, settings: Settings) -> int:

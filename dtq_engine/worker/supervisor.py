@@ -37,14 +37,15 @@ class Supervisor:
     said once. Raises ConfigurationError.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, for_app: bool = False) -> None:
         if settings.worker_id is not None and len(settings.worker_id) > MAX_ID:
             problem = f"DTQ_WORKER_ID gets a number for each process: shorten it to at most {MAX_ID} characters."
             raise ConfigurationError([problem])
         self._settings = settings
         self._alive_file = AliveFile(settings)
         self._alive_file.check()
-        self._posts = [Post(number, _own(settings, number)) for number in range(1, settings.worker_processes + 1)]
+        numbers = range(1, settings.worker_processes + 1)
+        self._posts = [Post(number, _own(settings, number), for_app=for_app) for number in numbers]
         self._selector = selectors.DefaultSelector()
         self._touched_at = 0.0
         # What signal handlers leave here; only the loop acts.

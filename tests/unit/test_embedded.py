@@ -62,6 +62,29 @@ def test_a_second_start_after_a_stop_keeps_the_port(tmp_path):
         assert client.ping()
 
 
+def test_another_server_on_the_same_data_takes_the_same_port(tmp_path):
+    with EmbeddedValkey(tmp_path) as server:
+        url = server.url
+    with EmbeddedValkey(tmp_path) as server, client_of(server) as client:
+        assert server.url == url
+        assert client.ping()
+
+
+def test_a_port_of_the_last_time_that_is_taken_now_is_passed_over(tmp_path):
+    with EmbeddedValkey(tmp_path / "a") as first:
+        earlier = first.port
+    with EmbeddedValkey(tmp_path / "b", earlier), EmbeddedValkey(tmp_path / "a") as server, client_of(server) as client:
+        assert server.port != earlier
+        assert client.info("server")["process_id"] == server.pid
+        assert embedded.earlier_port(tmp_path / "a") == server.port
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "0\n", "65536\n", "-1\n", "80 81\n", "9" * 5000, "²\n", "\ud800"])
+def test_a_damaged_note_of_the_port_is_no_port(tmp_path, text):
+    (tmp_path / "port").write_text(text, errors="surrogatepass")
+    assert embedded.earlier_port(tmp_path) is None
+
+
 def test_start_and_stop_may_be_called_again(tmp_path):
     server = EmbeddedValkey(tmp_path)
     server.start()
@@ -74,7 +97,7 @@ def test_start_and_stop_may_be_called_again(tmp_path):
 
 def test_two_servers_cannot_share_a_directory(tmp_path):
     with EmbeddedValkey(tmp_path) as server, client_of(server) as client:
-        with pytest.raises(ConfigurationError, match="is in use by another embedded Valkey: stop that one, or"):
+        with pytest.raises(ConfigurationError, match=f"by another embedded Valkey at {server.url}: stop that one, or"):
             EmbeddedValkey(tmp_path).start()
         assert client.ping()
 

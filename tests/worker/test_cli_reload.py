@@ -136,6 +136,17 @@ def test_what_runs_is_finished_before_the_new_worker_starts(reloading, app: Dtq)
     assert app.store.inspect.get(slow.id).attempt == 1
 
 
+def test_several_processes_start_anew_together(reloading, app: Dtq):
+    worker = reloading("--processes", "2", ready=False)
+    worker.wait_for("is ready", 2)
+    assert app.named("which").submit().result(timeout=10) == "one"
+    worker.write("helper.py", "NAME = 'two'\n")
+    worker.wait_for("is ready", 4)
+    assert {app.named("which").submit().result(timeout=10) for _ in range(4)} == {"two"}
+    assert worker.end() == 0
+    assert worker.log.count("starts 2 worker processes") == 2
+
+
 def test_a_burst_of_changes_starts_it_anew_once(reloading):
     worker = reloading()
     for number in range(10):

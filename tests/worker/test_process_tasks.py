@@ -351,11 +351,28 @@ def test_a_task_whose_process_cannot_be_started_is_blocked_until_it_can_and_lose
     (tmp_path / "jobs.py").write_text(source)
     handle = isolated.pid.options(max_attempts=1).submit()
     wait_until(lambda: handle.info().reason == f"process_not_started:{kind}", COLD_S)
-    assert "(attempt 1) is blocked, as no process for it could be started: " in process.log
+    assert "no process could be started for tasks that need one, which are blocked; another is tried in" in process.log
     assert sentence in process.log
     (tmp_path / "jobs.py").write_text(WORKING)
     assert handle.result(timeout=COLD_S) in process.children
     assert (ended(handle).attempt, ended(handle).errors) == (1, ())
+
+
+@pytest.mark.drains
+def test_while_no_process_can_be_started_it_is_tried_and_said_seldom_however_many_tasks_wait(
+    app: Dtq, spawn: Spawn, tmp_path: Path
+) -> None:
+    process = spawn(WORKING, worker_concurrency=4)
+    (tmp_path / "jobs.py").write_text("open('tried', 'a').write('x'); raise RuntimeError('broken since')")
+    handles = app.submit_many([isolated.pid.prepare() for _ in range(40)])
+    wait_until(lambda: all(handle.info().reason for handle in handles), COLD_S)
+    tried, said = len((tmp_path / "tried").read_text()), process.log.count("broken since")
+    # At first as many as there are slots at the same time; that is said once.
+    assert (tried <= 4 * 4, 1 <= said <= 4) == (True, True)
+    # What does not need a new process goes on.
+    assert isolated.thread.submit().result(timeout=5) is True
+    (tmp_path / "jobs.py").write_text(WORKING)
+    assert {handle.result(timeout=COLD_S) for handle in handles} <= set(process.children)
 
 
 @pytest.mark.drains
