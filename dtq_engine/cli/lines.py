@@ -75,23 +75,30 @@ def _field_problem(message: str) -> str:
     return f"{place}: {sentence}" if place else sentence
 
 
-def unapplied(types: Collection[str], app: Dtq, named: str | None) -> str | None:
-    """A sentence if a task of these types goes as given, by no handler's options; `named` is the app's path."""
+def unapplied(types: Collection[str], app: Dtq, named: str | None, living: Collection[str] = ()) -> str | None:
+    """A sentence if a task of these types goes as given, by no handler's options; `named` is the app's path.
+
+    `living` are the types that workers have, for a hint where no app is named.
+    """
     if not (unknown := sorted(each for each in types if app.registry.get(each) is None)):
         return None
     if named is None:
         advice = "with --app MODULE:APP the handler's own options and checks are applied."
-        known: set[str] = set()
-        with suppress(DtqError):  # the task is submitted; what is wrong now is another matter
-            known = {name for info in app.store.workers.list() for name in info.types}
-        if not known or unknown[0] in known:
+        if not living or unknown[0] in living:
             return f"Submitted as given; {advice}"
-        hint = _near(unknown[0], known)
+        hint = _near(unknown[0], living)
         return f"Submitted as given: no living worker has a handler of {unknown[0]}{hint} W{advice[1:]}"
     more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
     shown = ", ".join(unknown[:3]) + more
     hint = _near(unknown[0], app.registry.types())
     return f"Submitted as given: {named} has no handler of {shown}, and none starts before a worker has one{hint}"
+
+
+def living_types(app: Dtq) -> set[str]:
+    """The types that living workers have; none if that cannot be asked now."""
+    with suppress(DtqError):
+        return {name for info in app.store.workers.list() for name in info.types}
+    return set()
 
 
 def _near(name: str, known: Collection[str]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from dtq_engine.cli.bulk import Bulk
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.lines import Line, new_task, unapplied
+from dtq_engine.cli.lines import Line, living_types, new_task, unapplied
 from dtq_engine.cli.options import InputFile, common_with_handlers, described, task_options
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
 from dtq_engine.cli.text import span, status_words
@@ -77,7 +77,8 @@ def _submit_one(console: Console, line: Line, words: Sequence[str], wait: float 
     task = new_task(line, app)
     receipt = submit_one(app, task)
     named = console.tasks or app.settings.tasks
-    warning = unapplied([task.type], app, named) if receipt.outcome is SubmitOutcome.NEW else None
+    living = living_types(app) if named is None else ()
+    warning = unapplied([task.type], app, named, living) if receipt.outcome is SubmitOutcome.NEW else None
     if warning and (wait is not None or not console.json):
         console.note(safe(warning))
     if wait is not None:

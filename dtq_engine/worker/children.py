@@ -129,7 +129,7 @@ class Children:
     # Giving out work.
 
     def _assign(self) -> None:
-        while self._waiting and (child := self._fit(self._waiting[0])) is not None:
+        while self._waiting and (child := self._nursery.fit(self._waiting[0].handler)) is not None:
             child.give(self._waiting.popleft(), stopping=self._stopping)
         starting = sum(1 for each in self._nursery.here if not each.ready)
         for _ in range(len(self._waiting) - starting):
@@ -138,14 +138,7 @@ class Children:
             elif not self._make_room() or not self._start():
                 break
         if self._dismissed and not self._waiting:
-            for child in self._nursery.here:
-                if child.execution is None:
-                    child.leave()
-
-    def _fit(self, execution: Execution) -> Offspring | None:
-        """The process that was used last of those that suit, so that what is too many gets old."""
-        idle = [each for each in self._nursery.here if each.is_idle and each.suits(execution.handler)]
-        return max(idle, key=lambda each: each.idle_since, default=None)
+            self._nursery.dismiss()
 
     def _make_room(self) -> bool:
         here = self._nursery.here
@@ -193,15 +186,9 @@ class Children:
     def _refused(self, child: Offspring, error: ConfigurationError) -> None:
         child.leaving = True
         execution, child.execution = child.execution, None
-        if execution is None:
-            self._put_off(error)
-            return
-        self._starts.failed(error)
-        execution.begun = False
-        if execution.cause is not None:
-            self._give_way(execution, execution.cause)
-        else:
-            self._block(execution, error)
+        if execution is not None:
+            self._take_back(execution)
+        self._put_off(error)
 
     def _ended(self, child: Offspring, message: Ended) -> None:
         execution = child.execution
@@ -224,18 +211,23 @@ class Children:
 
     def _orphaned(self, execution: Execution, child: Offspring, death: Death) -> None:
         if not child.begun:
-            execution.begun = False
-        if execution.cause is not None:
+            self._take_back(execution)
+            # One that was idle until now says nothing about the next.
+            if not child.tasks:
+                self._put_off(child.not_started(death))
+        elif execution.cause is not None:
             self._give_way(execution, execution.cause)
-        elif child.begun:
+        else:
             error = child.died(death)
             self._end(execution, outcomes.raised(execution, error), error)
-        elif child.tasks:
-            # It died while it was idle, or at once after: there may be another.
-            self._waiting.appendleft(execution)
+
+    def _take_back(self, execution: Execution) -> None:
+        """Its handler was not called: it waits for another process."""
+        execution.begun = False
+        if execution.cause is not None:
+            self._give_way(execution, execution.cause)
         else:
             self._waiting.appendleft(execution)
-            self._put_off(child.not_started(death))
 
 
 def _outcome(execution: Execution, message: Ended) -> Outcome:

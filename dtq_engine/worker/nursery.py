@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from dtq_engine.registry import Handler
 from dtq_engine.worker.messages import FromChild
 from dtq_engine.worker.offspring import Offspring
 from dtq_engine.worker.orders import Orders
@@ -42,6 +43,17 @@ class Nursery:
     def here(self) -> list[Offspring]:
         """Those that stay."""
         return [each for each in self.all if not each.leaving and not each.deaf]
+
+    def fit(self, handler: Handler) -> Offspring | None:
+        """The process that was used last of those that suit, so that what is too many gets old."""
+        idle = [each for each in self.here if each.is_idle and each.suits(handler)]
+        return max(idle, key=lambda each: each.idle_since, default=None)
+
+    def dismiss(self) -> None:
+        """Have those leave that run nothing."""
+        for child in self.here:
+            if child.execution is None:
+                child.leave()
 
     def take_in(self, child: Offspring) -> None:
         """Look after this one as well."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from dtq_engine import Dtq, NewTask, RetryPolicy, submission
 from dtq_engine.cli import bulk
 from dtq_engine.model import AttemptError, Cancel, DeadLetter, Succeed
-from tests.store.hand import Hand, error
+from tests.store.hand import Hand, error, info
 from tests.support.environ import environ_of
 from tests.support.waiting import wait_until
 
@@ -112,6 +113,16 @@ def test_a_type_that_the_app_does_not_know_is_accepted_with_a_warning(dtq, store
     assert dtq("submit", "report.build", "--app", "other_cli_handlers:app", "--json").json["warnings"] == [warning]
     known = dtq("submit", "reports.build", "account_id=7", "--app", "other_cli_handlers:app", "--json")
     assert known.json["warnings"] == []
+
+
+def test_without_an_app_a_type_that_no_living_worker_has_is_told_with_what_it_may_be(dtq, store):
+    store.workers.beat(replace(info("w1"), types=("reports.build", "reports.built", "mail")), 30)
+    assert dtq("submit", "mail").err.splitlines(keepends=True)[0] == AS_GIVEN
+    assert dtq("submit", "report.build").err.splitlines()[0] == (
+        "Submitted as given: no living worker has a handler of report.build; did you mean reports.build or "
+        f"reports.built? W{AS_GIVEN.strip().partition('; w')[2]}"
+    )
+    assert "has a handler of qqqq. With --app" in dtq("submit", "qqqq").err
 
 
 def test_a_file_of_types_without_handlers_is_warned_of_once_and_with_json_line_by_line(dtq):

@@ -365,10 +365,12 @@ def test_while_no_process_can_be_started_it_is_tried_and_said_seldom_however_man
     process = spawn(WORKING, worker_concurrency=4)
     (tmp_path / "jobs.py").write_text("open('tried', 'a').write('x'); raise RuntimeError('broken since')")
     handles = app.submit_many([isolated.pid.prepare() for _ in range(40)])
-    wait_until(lambda: all(handle.info().reason for handle in handles), COLD_S)
+    for handle in handles:
+        wait_until(lambda handle=handle: handle.info().reason, COLD_S)
     tried, said = len((tmp_path / "tried").read_text()), process.log.count("broken since")
     # At first as many as there are slots at the same time; that is said once.
-    assert (tried <= 4 * 4, 1 <= said <= 4) == (True, True)
+    assert 1 <= said <= 6
+    assert tried <= 4 * said
     # What does not need a new process goes on.
     assert isolated.thread.submit().result(timeout=5) is True
     (tmp_path / "jobs.py").write_text(WORKING)
