@@ -12,7 +12,7 @@ from webapp.stopping import announce
 
 _settings = Settings.from_env()
 
-worker_class = "gthread"
+worker_class = "webapp.serving.WebWorker"
 workers = _settings.web_processes
 threads = _settings.web_threads
 timeout = 60
