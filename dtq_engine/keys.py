@@ -242,6 +242,10 @@ class Keys:
         """Hash: the names in tasks of this type whose values are shown to nobody."""
         return f"{self.prefix}:redacted:{type}"
 
+    def login(self, origin: str) -> str:
+        """String: how often signing in failed from an origin, and until when it waits; expires in an hour."""
+        return f"{self.prefix}:login:{origin}"
+
     def leader(self) -> str:
         """String: the token of the scheduler that leads."""
         return f"{self.prefix}:lock:scheduler"

@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError
 from dtq_engine.connection import Connection, Patience
 from dtq_engine.linker import link
 
-STANDALONE = frozenset({"lock", "unlock", "beat", "enlist", "publish"})
+STANDALONE = frozenset({"lock", "unlock", "beat", "enlist", "miss", "publish"})
 ACCEPTING = frozenset({"submit", "tick", "trigger"})
 
 

@@ -39,7 +39,7 @@ class Web:
             app=app,
             settings=settings,
             identity=identity,
-            passwords=Passwords(identity),
+            passwords=Passwords(identity, app),
             seats=Seats(max(1, settings.web_threads // 4)),
             catalog=Catalog(app),
             stopping=threading.Event(),

@@ -10,13 +10,13 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.lines import Line, new_task, read_line, unapplied, with_defaults
-from dtq_engine.cli.text import plural, span
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError, InvalidTask
 from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.shapes import SubmittedShape, error_shape, submitted_shape
 from dtq_engine.submission import submit_each
+from dtq_engine.words import plural, span
 
 CHUNK = 500
 CHUNK_BYTES = 4 * 1_048_576

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import click
 
-from dtq_engine.cli.text import ago, clip, error_line, span, status_cell
+from dtq_engine.cli.text import ago, clip, error_line, status_cell
 from dtq_engine.harmless import safe
 from dtq_engine.model import AttemptError, Task, TaskStatus
+from dtq_engine.words import span
 
 LABEL_WIDTH = 11
 VALUE_COLUMNS = 400

@@ -8,12 +8,13 @@ import click
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import CONTEXT, as_ids, as_queue, as_type, common
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, ago, plural
+from dtq_engine.cli.text import Cell, ago
 from dtq_engine.cli.verbs import Place, Verb, actor, apply, confirmed
 from dtq_engine.harmless import safe
 from dtq_engine.model import DeadLetterEntry
 from dtq_engine.shapes import DeadLettersShape, dead_letter_shape
 from dtq_engine.store import Store
+from dtq_engine.words import plural
 
 HEADERS = (
     Column("ID", least=26),

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import click
 
-from dtq_engine.cli import findings
+from dtq_engine import findings
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.findings import Finding, Level
 from dtq_engine.cli.options import common_with_handlers
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import ConfigurationError, DtqError, RedisUnavailable
+from dtq_engine.findings import Finding, Level
 from dtq_engine.harmless import safe
 from dtq_engine.operator_shapes import DoctorShape, FindingShape
 from dtq_engine.shapes import sentence

@@ -12,13 +12,14 @@ import click
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import as_id, as_moment, as_queue, as_queues, as_type, common
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, ago, plural
+from dtq_engine.cli.text import Cell, ago
 from dtq_engine.errors import RedisUnavailable
 from dtq_engine.harmless import safe
 from dtq_engine.operator_shapes import ActionsShape, action_shape, event_shape, gap_shape
 from dtq_engine.store import Store
 from dtq_engine.store.events import AuditEntry, Event, EventType
 from dtq_engine.store.feed import EventFeed, EventGap, Told
+from dtq_engine.words import plural
 
 LOOK_S = 1.0
 LOG_LENGTH = 10_000

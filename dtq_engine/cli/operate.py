@@ -7,10 +7,11 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import as_ids, as_queue, as_type, common
-from dtq_engine.cli.text import error_line, plural
+from dtq_engine.cli.text import error_line
 from dtq_engine.cli.verbs import Place, Verb, actor, apply, confirmed
 from dtq_engine.model import REQUEUEABLE, Task, TaskStatus
 from dtq_engine.store import Store
+from dtq_engine.words import plural
 
 PAGE = 200
 ENDED = sorted(str(each) for each in REQUEUEABLE)

@@ -8,12 +8,13 @@ from dtq_engine import validate
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import CONTEXT, common
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, ago, span
+from dtq_engine.cli.text import Cell, ago
 from dtq_engine.cli.verbs import actor
 from dtq_engine.errors import InvalidTask
 from dtq_engine.harmless import safe
 from dtq_engine.operator_shapes import PeriodicsShape, PeriodicVerbShape, periodic_shape
 from dtq_engine.periodic import PeriodicTask
+from dtq_engine.words import span
 
 HEADERS = (
     Column("NAME", least=12),

@@ -12,11 +12,11 @@ import msgspec
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.program import program
-from dtq_engine.cli.text import plural
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq
 from dtq_engine.harmless import safe
 from dtq_engine.logs import configure as log_as
+from dtq_engine.words import plural
 from dtq_engine.worker import Worker
 from dtq_engine.worker.process import supervise
 

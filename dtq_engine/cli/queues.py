@@ -9,13 +9,14 @@ import click
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import as_duration, as_queue, as_queues, common
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, number_cell, plural, span
+from dtq_engine.cli.text import Cell, number_cell
 from dtq_engine.cli.verbs import actor, typed
 from dtq_engine.harmless import safe
 from dtq_engine.model import QueueStats
 from dtq_engine.operator_shapes import PurgeShape
 from dtq_engine.shapes import PauseShape, QueuesShape, queue_shape
 from dtq_engine.store import Store
+from dtq_engine.words import plural, span
 
 HEADERS = (
     Column("QUEUE", least=10),

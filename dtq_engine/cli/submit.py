@@ -11,12 +11,13 @@ from dtq_engine.cli.console import Console
 from dtq_engine.cli.lines import Line, living_types, new_task, unapplied
 from dtq_engine.cli.options import InputFile, common_with_handlers, described, task_options
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
-from dtq_engine.cli.text import span, status_words
+from dtq_engine.cli.text import status_words
 from dtq_engine.cli.values import payload_of
 from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
 from dtq_engine.shapes import submitted_shape
 from dtq_engine.submission import submit_one
+from dtq_engine.words import span
 
 
 @click.command(short_help="Submit a task, or many from a file.")

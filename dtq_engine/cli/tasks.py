@@ -10,7 +10,7 @@ from dtq_engine.cli.detail import detail
 from dtq_engine.cli.options import as_id, as_ids, as_queue, as_type, common
 from dtq_engine.cli.outcome import WAIT, as_wait, show_result, wait_for
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, ago, error_line, span, status_cell
+from dtq_engine.cli.text import Cell, ago, error_line, status_cell
 from dtq_engine.cli.verbs import actor
 from dtq_engine.cursors import packed, unpacked
 from dtq_engine.errors import InvalidTransition, TaskNotFound
@@ -18,6 +18,7 @@ from dtq_engine.harmless import safe
 from dtq_engine.model import CancelOutcome, Page, Task, TaskStatus
 from dtq_engine.shapes import TasksShape, VerbShape, VerbsShape, cancel_shape, error_shape, task_shape
 from dtq_engine.store import Store
+from dtq_engine.words import span
 
 HEADERS = (
     Column("ID", least=26),

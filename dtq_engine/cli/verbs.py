@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import click
 
 from dtq_engine.cli.console import Console
-from dtq_engine.cli.text import plural
 from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, RedisDamaged, TaskNotFound
 from dtq_engine.harmless import safe
 from dtq_engine.shapes import VerbShape, error_shape
+from dtq_engine.words import plural
 
 REFUSALS = (IdempotencyConflict, InvalidTransition, NewerRecord, RedisDamaged, TaskNotFound)
 """Answers that concern one task and leave the others to be done."""

@@ -22,6 +22,7 @@ from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.intake import Intake
 from dtq_engine.store.leases import Leases
 from dtq_engine.store.limits import Limits
+from dtq_engine.store.logins import Logins
 from dtq_engine.store.outbox import Outbox
 from dtq_engine.store.pauses import Pauses
 from dtq_engine.store.periodic import Periodic
@@ -67,6 +68,7 @@ class Store:
         self.rejections = Rejections(base)
         self.reports = Reports(base, self.inspect)
         self.steps = Steps(base)
+        self.logins = Logins(base)
         self.sweep = Sweep(base)
         self.health = Health(base)
         self._base = base

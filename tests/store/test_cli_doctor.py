@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from dtq_engine.cli import findings
-from dtq_engine.cli.findings import DAMAGE
+from dtq_engine import findings
+from dtq_engine.findings import DAMAGE
 from dtq_engine.model import Block, Cancel, DeadLetter, Reschedule, TaskStatus
 from tests.store.hand import Hand, error, info
 
@@ -117,7 +117,7 @@ def test_a_server_that_evicts_is_an_error_and_one_without_a_file_a_warning(dtq, 
 
 def test_a_clock_that_is_wrong_is_told(dtq, monkeypatch):
     real = time.time
-    monkeypatch.setattr("dtq_engine.cli.findings.time.time", lambda: real() + 7)
+    monkeypatch.setattr("dtq_engine.findings.time.time", lambda: real() + 7)
     assert messages(dtq("doctor", "--json")) == [
         "Redis' clock is 7.0 s behind this machine's, and decides when tasks are due: set both by NTP."
     ]
@@ -217,7 +217,7 @@ def test_a_worker_that_fell_silent_is_told(dtq, store, served):
 
 
 def test_workers_of_whom_none_leads_are_told(dtq, store, served, monkeypatch):
-    monkeypatch.setattr("dtq_engine.cli.findings.LEADER_S", 0.3)
+    monkeypatch.setattr("dtq_engine.findings.LEADER_S", 0.3)
     store.workers.release_lock("leader")
     assert messages(dtq("doctor", "--json"))[0].startswith("No worker leads")
 

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from dtq_engine.cli.detail import detail
 from dtq_engine.cli.tables import Column, table
-from dtq_engine.cli.text import Cell, ago, clip, clip_middle, span, status_cell, width
+from dtq_engine.cli.text import Cell, ago, clip, clip_middle, status_cell, width
 from dtq_engine.harmless import safe, safe_json
 from dtq_engine.model import AttemptError, RetryPolicy, Task, TaskStatus
+from dtq_engine.words import span
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\r\n\t\x00\x7f\x9b2J\u202egnp\u2028\u2066"
 

@@ -13,13 +13,13 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
-    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict"},
+    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict", "words"},
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
     | {"around", "decorator", "deduplication", "hooks", "isolation", "limiter", "operator_shapes", "results"}
     | {"flow", "report", "steps", "timetable"},
-    {"cli", "embedded", "metrics", "otel", "testing", "worker"},
+    {"cli", "embedded", "findings", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 

@@ -185,6 +185,47 @@ def test_whoever_fails_often_has_to_wait(people):
     assert 1 <= int(answer.headers["Retry-After"]) <= 2
 
 
+def test_whoever_fails_often_waits_for_every_web_process(make_web, people):
+    other = make_web(api_keys=(), users=(f"ada:operator:{HASHER.hash(PASSWORD)}",), secret_key=SECRET)
+    for web in (people, other, people, other, people):
+        assert sign_in(web.test_client(), password="wrong").status_code == 401
+    answer = sign_in(other.test_client())
+    assert (answer.status_code, answer.json["code"]) == (429, "LOGIN_THROTTLED")
+
+
+def test_a_person_is_held_up_only_where_the_attempts_come_from(people):
+    for _ in range(5):
+        sign_in(people.test_client(), password="wrong")
+    elsewhere = people.test_client()
+    elsewhere.environ_base["REMOTE_ADDR"] = "10.0.0.9"
+    assert sign_in(elsewhere).status_code == 200
+
+
+def test_an_address_that_tries_many_names_has_to_wait(people, store):
+    for _ in range(19):
+        store.logins.miss("from 127.0.0.1", 20)
+    assert sign_in(people.test_client(), name="nobody").status_code == 401
+    assert sign_in(people.test_client()).status_code == 429
+
+
+def test_signing_in_lets_a_person_begin_anew(people):
+    for _ in range(2):
+        for _ in range(4):
+            assert sign_in(people.test_client(), password="wrong").status_code == 401
+        assert sign_in(people.test_client()).status_code == 200
+
+
+def test_without_redis_nobody_signs_in(make_web):
+    web = make_web(
+        api_keys=(),
+        users=(f"ada:operator:{HASHER.hash(PASSWORD)}",),
+        secret_key=SECRET,
+        redis_url="redis://127.0.0.1:1",
+    )
+    answer = sign_in(web.test_client())
+    assert (answer.status_code, answer.json["code"]) == (503, "REDIS_UNAVAILABLE")
+
+
 def test_another_site_cannot_sign_anybody_in(people):
     assert sign_in(people.test_client(), **{"Sec-Fetch-Site": "cross-site"}).status_code == 403
 

@@ -11,10 +11,9 @@ from webapp.rights import allowed_by
 WEBAPP = Path(__file__).parents[2] / "webapp"
 PUBLIC_MODULES = {
     "dtq_engine",
-    "dtq_engine.cli.findings",
     *(
         f"dtq_engine.{name}"
-        for name in ("cursors", "logs", "masking", "metrics", "operator_shapes", "shapes", "strict")
+        for name in ("cursors", "findings", "logs", "masking", "metrics", "operator_shapes", "shapes", "strict")
     ),
 }
 MODULES = sorted(WEBAPP.rglob("*.py"))

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Response
 
 from dtq_engine import DtqError, Settings
-from dtq_engine.cli.findings import CHECKS, Finding, Level
+from dtq_engine.findings import CHECKS, Finding, Level
 from webapp.pages.render import page
 from webapp.pages.text import size, span
 from webapp.rights import require

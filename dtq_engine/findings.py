@@ -1,16 +1,16 @@
-"""What `dtq doctor` looks at, one function for each kind of finding."""
+"""What is wrong with a deployment: what `dtq doctor` and the page on the system look at, one function for each kind."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dtq_engine.cli.queues import live_workers
-from dtq_engine.cli.text import plural, span
 from dtq_engine.config import Settings
 from dtq_engine.harmless import safe
 from dtq_engine.model import QueueStats, WorkerInfo
 from dtq_engine.store import Store
+from dtq_engine.words import plural, span
 from dtq_engine.worker import checks
 from dtq_engine.worker.server import look
 
@@ -139,7 +139,8 @@ def _is_led(store: Store) -> bool:
 
 def queues(store: Store, settings: Settings) -> Iterator[Finding]:
     """Whether each queue with tasks is served, and has room."""
-    alive, serving = store.workers.list(), live_workers(store)
+    alive = store.workers.list()
+    serving = Counter(queue for worker in alive for queue in worker.queues)
     for name in store.inspect.queues():
         stats = store.inspect.queue(name)
         yield from _unserved(stats, serving[name])
