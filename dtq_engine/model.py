@@ -251,6 +251,7 @@ class LogLine:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
 class Input:
     """What became of a parent, as its child is told: `result` is JSON, None for `None` and for one that failed.
 

@@ -39,9 +39,7 @@ def batches(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
 def check(task: NewTask, settings: Settings) -> None:
     """Raise InvalidTask unless a task may be submitted, with the parents that it names."""
     validate.check(task, settings)
-    after: tuple[object, ...] = task.after
-    takes: object = task.takes
-    if not (isinstance(takes, Takes) and all(isinstance(each, Parent) for each in after)):
+    if not (_is_a(Takes, task.takes) and all(_is_a(Parent, each) for each in task.after)):
         raise InvalidTask("after", f"task {task.id} cannot wait for {task.after!r}: use Parents, and one of Takes.")
     for each in task.after:
         validate.check_id(each.id)
@@ -102,6 +100,10 @@ def _check_key(task: NewTask, number: int) -> None:
             f"task {task.id} ({task.type}) is part of a workflow and cannot stand back for an earlier task, as {field} "
             f"says: give its tasks ids of your own instead, and submit it as often as you like.",
         )
+
+
+def _is_a(kind: type[object], value: object) -> bool:
+    return isinstance(value, kind)
 
 
 def _is_root(task: NewTask) -> bool:

@@ -1,21 +1,26 @@
 """One task in full, for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
 from dtq_engine.cli.text import ago, clip, error_line, status_cell
 from dtq_engine.harmless import safe
+<<<<<<< HEAD
 from dtq_engine.model import AttemptError, Task, TaskStatus
 from dtq_engine.words import span
+=======
+from dtq_engine.model import AttemptError, Relative, Task, TaskStatus, TreeNode
+>>>>>>> b9a9b02 (dtq tree, the tree over HTTP and on a task's page; after in submitted JSON; workflows under workers that are killed)
 
-LABEL_WIDTH = 11
+LABEL_WIDTH = 12
 VALUE_COLUMNS = 400
+NAMED_MOST = 5
 
 
-def detail(task: Task, now_ms: int) -> str:
-    """A task as lines of `label value`, its errors last, with the traceback of the last one."""
-    return "\n".join([*_head(task), *_body(task, now_ms), *_ending(task)])
+def detail(task: Task, now_ms: int, node: TreeNode | None = None) -> str:
+    """A task as lines of `label value`, its errors last, with the traceback of the last one; `node` has its links."""
+    return "\n".join([*_head(task), *_body(task, now_ms), *_links(node), *_ending(task)])
 
 
 def _head(task: Task) -> Iterator[str]:
@@ -43,6 +48,18 @@ def _body(task: Task, now_ms: int) -> Iterator[str]:
         yield _field("cancel", "requested; its worker has been told")
     if task.idempotency_key:
         yield _field("key", safe(task.idempotency_key))
+
+
+def _links(node: TreeNode | None) -> Iterator[str]:
+    if node is not None and node.parents:
+        yield _field("waits for", _names(node.parents))
+    if node is not None and node.children:
+        yield _field("followed by", _names(node.children))
+
+
+def _names(relatives: Sequence[Relative]) -> str:
+    more = f" and {len(relatives) - NAMED_MOST} more" if len(relatives) > NAMED_MOST else ""
+    return ", ".join(safe(each.id) for each in relatives[:NAMED_MOST]) + more
 
 
 def _earlier(task: Task) -> str:

@@ -24,6 +24,7 @@ from dtq_engine.cli.periodic import periodic
 from dtq_engine.cli.queues import QueueNotFound, pause, purge, queues, resume
 from dtq_engine.cli.submit import submit
 from dtq_engine.cli.tasks import cancel, list_tasks, result, status
+from dtq_engine.cli.tree import tree
 from dtq_engine.cli.worker import worker
 from dtq_engine.cli.workers import workers
 from dtq_engine.harmless import safe
@@ -89,7 +90,7 @@ def root(console: Console, no_color: bool, no_color_variable: str | None, debug:
     console.debug = debug
 
 
-_TASKS = (submit, status, result, list_tasks, cancel, requeue, run_now, reprioritise)
+_TASKS = (submit, status, result, list_tasks, tree, cancel, requeue, run_now, reprioritise)
 _QUEUES = (queues, pause, resume, purge, dlq)
 _DEPLOYMENT = (periodic, workers, events, audit, doctor)
 _PROCESSES = (worker, dev, hash_password, completion)

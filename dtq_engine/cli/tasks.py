@@ -15,7 +15,7 @@ from dtq_engine.cli.verbs import actor
 from dtq_engine.cursors import packed, unpacked
 from dtq_engine.errors import InvalidTransition, TaskNotFound
 from dtq_engine.harmless import safe
-from dtq_engine.model import CancelOutcome, Page, Task, TaskStatus
+from dtq_engine.model import CancelOutcome, Page, Task, TaskStatus, TreeNode
 from dtq_engine.shapes import TasksShape, VerbShape, VerbsShape, cancel_shape, error_shape, task_shape
 from dtq_engine.store import Store
 from dtq_engine.words import span
@@ -59,13 +59,17 @@ def status(console: Console, task_ids: Sequence[str], queue: str | None) -> int:
         console.emit(TasksShape([task_shape(task) for task in found], missing=missing))
         return 1 if missing else 0
     if len(found) == 1:
-        console.say(detail(found[0], store.now_ms()))
+        console.say(detail(found[0], store.now_ms(), _node_of(store, found[0])))
     elif found:
         show_tasks(console, found, store.now_ms())
     for task_id in missing:
         where = f" in queue {queue}" if queue else ""
         console.warn(f"There is no task {task_id}{where}: check the id; finished tasks are kept only for a time.")
     return 1 if missing else 0
+
+
+def _node_of(store: Store, task: Task) -> TreeNode | None:
+    return store.trees.tree(task.id, queue=task.queue, limit=1).nodes[0] if task.is_linked else None
 
 
 @click.command(short_help="Print the result of a task.")

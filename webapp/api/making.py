@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UnsetType
 
-from dtq_engine import InvalidTask, NewTask, RetryPolicy, new_id, published_buckets
+from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
 from webapp.api.requests import NewTaskBody
 from webapp.state import Web
 
@@ -46,7 +46,19 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
         keep_result=of_type["keep_result"],
         restartable=of_type["restartable"],
         limits=limits,
+        after=_parents(body, here),
     )
+
+
+def _parents(body: NewTaskBody, here: Web) -> tuple[Parent, ...]:
+    if not body.after:
+        return ()
+    tasks = here.app.store.inspect.find(list(dict.fromkeys(body.after)))
+    missing = [task_id for task_id, task in zip(dict.fromkeys(body.after), tasks, strict=True) if task is None]
+    if missing:
+        raise InvalidTask("after", f"There is no task {missing[0]} to wait for: check the id, or its time is over.")
+    run_anyway = body.on_parent_failure == "run"
+    return tuple(Parent(task.id, task.queue, run_anyway) for task in tasks if task is not None)
 
 
 def warnings_about(task_type: str, here: Web) -> list[str]:

@@ -1,7 +1,7 @@
 """What the API reads. The classes check what they read, and are its documentation."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -72,6 +72,16 @@ class NewTaskBody(_Input):
         ]
         | None
     ) = None
+    after: (
+        Annotated[
+            list[TaskId],
+            Meta(max_length=500, description="Tasks to wait for. If one fails for good this one is cancelled."),
+        ]
+        | None
+    ) = None
+    on_parent_failure: Annotated[
+        Literal["cancel", "run"], Meta(description="`run`: it runs even if one it waits for fails for good.")
+    ] = "cancel"
     metadata: (
         Annotated[
             dict[str, str],
@@ -102,6 +112,13 @@ class TaskQuery(_Input):
 
     queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
     wait: Wait = 0
+
+
+class TreeQuery(_Input):
+    """Where to look for a task, and how many others at most."""
+
+    queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many tasks.")] = 200
 
 
 class PlaceQuery(_Input):

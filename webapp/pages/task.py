@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from flask import Blueprint, Response, request, url_for
 
 from dtq_engine import InvalidTask, NewTask, NotJson, RedisDamaged, Task, new_id
+from dtq_engine.branches import Branch, branches
 from dtq_engine.shapes import raw
 from dtq_engine.strict import Reader
 from webapp.api.waits import checked
@@ -32,6 +33,17 @@ AUDIT_LOOK = 300
 
 EDITABLE_BYTES = 65_536
 
+WORKFLOW_NODES = 200
+"""How many of the tasks linked with it are shown."""
+
+
+class Workflow(NamedTuple):
+    """The tasks that it is linked with, as lines."""
+
+    branches: Sequence[Branch]
+    is_cut: bool
+
+
 _reader = Reader(dict[str, Any], "the payload")
 
 
@@ -51,6 +63,7 @@ def show(task_id: str) -> Response:
         can=_can(task),
         edited_from=task.headers.get(EDITED_FROM),
         audit=_audit(task),
+        workflow=_workflow(task),
         edit=_editable(task),
     )
 
@@ -126,6 +139,13 @@ def _editable(task: Task) -> str | None:
         return msgspec.json.format(task.payload, indent=2).decode()
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
+
+
+def _workflow(task: Task) -> Workflow | None:
+    if not task.is_linked:
+        return None
+    tree = web().app.store.trees.tree(task.id, queue=task.queue, limit=WORKFLOW_NODES)
+    return Workflow(branches(tree), tree.is_cut)
 
 
 def _result(task: Task) -> Tree | None:
