@@ -92,7 +92,10 @@ def list_dead_letters(console: Console, queue: str | None, limit: int, cursor: s
       dtq dlq list --queue reports
     """
     store = console.app().store
-    page = store.inspect.dead_letters(queue=queue, limit=limit, cursor=cursor)
+    damaged = set[str]()
+    page = store.inspect.dead_letters(queue=queue, limit=limit, cursor=cursor, damaged=damaged)
+    for key in sorted(damaged):
+        console.note(f"{safe(key)} holds no dead letters, so that some are missing here: run dtq doctor.")
     if console.json:
         console.emit(DeadLettersShape([dead_letter_shape(entry) for entry in page.items], page.cursor))
         return 0

@@ -44,6 +44,7 @@ for name, value in pairs(known) do
   if string.match(value, '^%d+/%d+/%d+') ~= (found[1] and string.match(found[1].numbers, '^%d+/%d+/%d+')) then
     changes = changes + 1
     limits.changed(name, now)
+    changed('declare_limit', name == '*' and QUEUE or name)
   end
 end
 finish(now)

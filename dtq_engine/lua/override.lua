@@ -19,5 +19,6 @@ else redis.call('HSET', KEY.limits, name .. '!', numbers .. ' ' .. cjson.encode(
 limits.changed(name, now)
 local answer = remember(numbers == '' and 'cleared' or 'set')
 audit(now, verb, name == '*' and QUEUE or name, actor, reason, request)
+changed(verb, name == '*' and QUEUE or name)
 finish(now)
 return answer

@@ -140,20 +140,26 @@ class Inspect:
     # Dead letters and counters
 
     def dead_letters(
-        self, *, queue: str | None = None, type: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        *,
+        queue: str | None = None,
+        type: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        damaged: set[str] | None = None,
     ) -> Page[DeadLetterEntry]:
         """Dead letters that match, newest first, at most `limit` (1 to 200).
 
         A page may hold fewer than `limit` and still have a cursor: a rare `type` is searched in bounded steps.
-        Raises InvalidCursor.
+        Raises InvalidCursor. Keys that hold something else than dead letters are passed over, and put into `damaged`.
         """
         limit = max(1, min(200, limit))
         queues = [queue] if queue else self.queues()
         if type is None:
-            return self._letters(queues, limit, cursor)
+            return self._letters(queues, limit, cursor, damaged)
         found: list[DeadLetterEntry] = []
         for _ in range(LETTER_STEPS):
-            page = self._letters(queues, LETTERS_PER_STEP, cursor)
+            page = self._letters(queues, LETTERS_PER_STEP, cursor, damaged)
             for letter in page.items:
                 if letter.type == type:
                     found.append(letter)
@@ -164,14 +170,20 @@ class Inspect:
                 break
         return Page(tuple(found), cursor)
 
-    def _letters(self, queues: Sequence[str], limit: int, cursor: str | None) -> Page[DeadLetterEntry]:
+    def _letters(
+        self, queues: Sequence[str], limit: int, cursor: str | None, damaged: set[str] | None
+    ) -> Page[DeadLetterEntry]:
         commands: list[tuple[str | int, ...]] = [
             ("XREVRANGE", self._keys.dead_letters(name), _letters_from(cursor, name), "-", "COUNT", limit + 1)
             for name in queues
         ]
+        found = self._connection.pipeline(commands)
+        if damaged is not None:
+            keys = map(self._keys.dead_letters, queues)
+            damaged.update(key for key, reply in zip(keys, found, strict=True) if replies.is_damage(reply))
         letters = [
             _letter(name, entry, fields)
-            for name, reply in zip(queues, self._connection.pipeline(commands), strict=True)
+            for name, reply in zip(queues, found, strict=True)
             if not isinstance(reply, Exception)
             for entry, fields in reply
         ]

@@ -85,4 +85,7 @@ def test_a_list_says_which_keys_it_cannot_read_and_shows_the_rest(api, store, cl
         found = api.get(f"/api/v1/{path}").json
         assert found[name]
         assert found["unreadable"] == [key]
-    assert api.get("/api/v1/dlq").json["dead_letters"]
+    found = api.get("/api/v1/dlq").json
+    assert found["dead_letters"]
+    assert found["unreadable"] == [keys.dead_letters("other")]
+    assert keys.dead_letters("other") in api.get("/dead-letters", headers={"Accept": "text/html"}).text

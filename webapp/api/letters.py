@@ -47,11 +47,13 @@ PATIENCE_S = 20.0
 )
 def index(query: LettersQuery) -> Response:
     """Dead letters that match all filters."""
+    damaged = set[str]()
     page = web().app.store.inspect.dead_letters(
-        queue=query.queue, type=query.type, limit=query.limit, cursor=query.cursor
+        queue=query.queue, type=query.type, limit=query.limit, cursor=query.cursor, damaged=damaged
     )
     letters = [_shape(each) for each in page.items]
-    return reply(DeadLetterPage(dead_letters=letters, cursor=page.cursor), headers=paging.link(page.cursor))
+    answer = DeadLetterPage(dead_letters=letters, cursor=page.cursor, unreadable=sorted(damaged))
+    return reply(answer, headers=paging.link(page.cursor))
 
 
 @blueprint.post("/dlq/<task_id>/requeue")

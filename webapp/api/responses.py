@@ -114,10 +114,14 @@ class QueueAnswer(msgspec.Struct, kw_only=True):
 
 
 class DeadLetterPage(msgspec.Struct, kw_only=True):
-    """A page of dead letters, newest first; `cursor` continues it, and may do so even if this page has nothing."""
+    """A page of dead letters, newest first; `cursor` continues it, and may do so even if this page has nothing.
+
+    What only the keys in `unreadable` lead to is missing: they hold something else than they must.
+    """
 
     dead_letters: list[DeadLetterShape]
     cursor: str | None
+    unreadable: list[str]
 
 
 class Refusal(msgspec.Struct, kw_only=True):

@@ -92,7 +92,15 @@ def _listing(query: TaskQuery, cursor: str | None) -> Listing:
         known = set(before)
         newer = 0 if cursor else sum((each.queue, each.task_id) not in known for each in now)
         rows = [row(each, _moved(query, each.task)) for each in store.search.rows(before)]
-    return Listing(rows, newer, paging.shown(found.cursor), found.looked, found.damaged)
+    return Listing(rows, newer, paging.shown(found.cursor), found.looked, [*found.damaged, *_damaged_letters(query)])
+
+
+def _damaged_letters(query: TaskQuery) -> Sequence[str]:
+    """Letters that cannot be read, though their tasks are listed: they keep all of their queue from being trimmed."""
+    damaged = set[str]()
+    if query.fixed is TaskStatus.DEAD_LETTERED:
+        web().app.store.inspect.dead_letters(queue=query.queue, limit=1, damaged=damaged)
+    return sorted(damaged)
 
 
 def _moved(query: TaskQuery, task: Task | None) -> bool:
