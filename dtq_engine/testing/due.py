@@ -1,5 +1,6 @@
 """What a fleet of workers does by itself, one step at a time: the one place that says what is due."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from dtq_engine.engine import Dtq
@@ -98,6 +99,12 @@ class Due:
             if self._store.inspect.queue(queue).running:
                 waits.append(round(self._app.settings.visibility_timeout_s * 1000))
         return min(waits, default=None)
+
+    def waiting(self) -> str:
+        """What waits, for people: types with their states, and why those that are blocked are."""
+        tasks = [task for task in self._store.inspect.tasks(limit=200).items if not task.status.is_final]
+        shown = Counter(f"{task.type} ({task.status}{f', {task.reason}' if task.reason else ''})" for task in tasks)
+        return ", ".join(f"{number} × {name}" for name, number in shown.most_common(3))
 
     @property
     def _store(self) -> Store:

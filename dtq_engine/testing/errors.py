@@ -13,7 +13,7 @@ class HandlerFailed(DtqError):
 
 
 class RunawayTasks(DtqError):
-    """Raised when a run had no end in sight, as when a task submits itself."""
+    """Raised when a run had no end in sight, as when a task submits itself; it names the types that keep coming."""
 
 
 class KitMisused(DtqError):

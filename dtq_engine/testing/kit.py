@@ -39,7 +39,8 @@ class Kit:
 
     `inline`: whether each submit runs what is due at once, and `advance` what becomes due on the way.
     `raise_failures`: whether a task that fails raises HandlerFailed from `run_all`, or from the submit when inline.
-    `limit`: how many executions, or ticks of periodic tasks, there may be in one go; more raise RunawayTasks.
+    `limit`: how many executions, or ticks of periodic tasks, there may be in one go; more raise RunawayTasks, and so
+    does a chain of over a 25th of that (but never under 30) in which each execution leads to the next.
     """
 
     def __init__(self, app: Dtq) -> None:
@@ -206,9 +207,9 @@ class Kit:
         return self.limit if given is None else given
 
     def _accepted(self, tasks: Sequence[NewTask], receipts: Sequence[Receipt]) -> None:
-        for task, receipt in zip(tasks, receipts, strict=True):
-            if receipt.outcome is SubmitOutcome.NEW:
-                self._submitted.append(Submitted.of(self.app, task, receipt))
+        new = [each for each in zip(tasks, receipts, strict=True) if each[1].outcome is SubmitOutcome.NEW]
+        self._runner.submitted([(receipt.id, task.type) for task, receipt in new])
+        self._submitted += [Submitted.of(self.app, task, receipt) for task, receipt in new]
 
     def _run_inline(self) -> None:
         __tracebackhide__ = True

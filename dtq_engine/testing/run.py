@@ -2,11 +2,9 @@
 
 import asyncio
 import contextvars
-from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
 
 from dtq_engine.engine import Dtq
 from dtq_engine.model import (
@@ -27,6 +25,7 @@ from dtq_engine.model import (
 )
 from dtq_engine.report import Book, Bounds, Listener
 from dtq_engine.subscription import Subscription
+from dtq_engine.testing.budget import Budget
 from dtq_engine.testing.clock import Clock
 from dtq_engine.testing.due import WORKER, Due
 from dtq_engine.testing.errors import HandlerFailed, RunawayTasks
@@ -62,7 +61,7 @@ def is_within_run(clock: Clock) -> bool:
 class Run:
     """Executes what is due under the rules of production. `open` it, then `go` or `go_async`, once.
 
-    `limit` bounds the executions. With `raise_failures` the first that fails ends the run; if `crashes`, no outcome is
+    `budget` bounds the executions. With `raise_failures` the first that fails ends the run; if `crashes`, no outcome is
     recorded, as when the worker dies first. If it `stops`, as a worker that shuts down, a task that is handed over
     ends it.
     """
@@ -72,8 +71,8 @@ class Run:
         app: Dtq,
         due: Due,
         clock: Clock,
+        budget: Budget,
         *,
-        limit: int,
         raise_failures: bool,
         crashes: bool = False,
         stops: bool = False,
@@ -82,7 +81,7 @@ class Run:
         self._app = app
         self._due = due
         self._clock = clock
-        self._limit = limit
+        self._budget = budget
         self._raise_failures = raise_failures
         self._crashes = crashes
         self._stops = stops
@@ -151,18 +150,12 @@ class Run:
     def _claims(self) -> Iterator[Claim]:
         __tracebackhide__ = True
         for claim in self._due.claims(lambda: self._over):
-            if len(self.ran) >= self._limit:
+            try:
+                self._budget.begin(claim)
+            except RunawayTasks:
                 self._app.store.leases.finalize([(claim, Release())])
-                self._run_away()
+                raise
             yield claim
-
-    def _run_away(self) -> NoReturn:
-        __tracebackhide__ = True
-        often = ", ".join(f"{number} × {name}" for name, number in Counter(r.type for r in self.ran).most_common(3))
-        raise RunawayTasks(
-            f"{self._limit} executions were not enough ({often}), and more are due: stop the task that submits itself, "
-            f"or set a higher limit."
-        )
 
     def _conclude(self, claim: Claim) -> None:
         __tracebackhide__ = True
@@ -174,6 +167,7 @@ class Run:
         if not self._crashes:
             self._reporter.conclude([claim])
             transition = self._due.settle(claim, outcome, raised)
+        self._budget.end(claim, outcome)
         self._over = self._stops and isinstance(outcome, HandedOver)
         if isinstance(outcome, Block | Release):
             return

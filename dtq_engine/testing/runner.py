@@ -1,15 +1,19 @@
 """Runs what is due and moves the time, for one test."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from dtq_engine.engine import Dtq
+from dtq_engine.testing.budget import Budget
 from dtq_engine.testing.clock import Clock
 from dtq_engine.testing.due import WORKER, Due
 from dtq_engine.testing.errors import KitMisused, RunawayTasks
 from dtq_engine.testing.handler_loop import HandlerLoop
 from dtq_engine.testing.run import Ran, Run, is_within_run
 from dtq_engine.testing.worker_hooks import WorkerHooks
+
+IDLE_MOVES = 50
+"""How often the clock is moved in a row without anything that runs: nothing waits for a time by then."""
 
 
 class Runner:
@@ -25,6 +29,7 @@ class Runner:
         self._hooks = WorkerHooks(app, WORKER, self._loop)
         self._due = Due(app, clock, self._hooks.failures)
         self._runs: list[Run] = []
+        self._budget: Budget | None = None
 
     @property
     def ticks(self) -> bool:
@@ -38,39 +43,48 @@ class Runner:
     def run(self, limit: int, *, raises: bool, crashes: bool = False, stops: bool = False) -> list[Ran]:
         """Run what is due until nothing is; if it `crashes` no outcome is recorded, if it `stops` it shuts down."""
         __tracebackhide__ = True
-        with self._begin(limit, raises=raises, crashes=crashes, stops=stops) as run:
-            run.go(self._loop)
-        return run.ran
+        return self._run(Budget(limit), raises=raises, crashes=crashes, stops=stops)
 
     async def run_async(self, limit: int, *, raises: bool) -> list[Ran]:
         """The same on the running event loop."""
         __tracebackhide__ = True
-        with self._begin(limit, raises=raises) as run:
+        with self._begin(Budget(limit), raises=raises) as run:
             await run.go_async()
         return run.ran
 
     def run_to_end(self, limit: int, *, raises: bool) -> list[Ran]:
         """Run, and move the time to what is due next, in turns, until nothing waits."""
         __tracebackhide__ = True
-        ran = self.run(limit, raises=raises)
-        for _ in range(limit):
-            wait_ms = self._due.next_in_ms()
-            if wait_ms is None:
-                return ran
+        budget, idle = Budget(limit), 0
+        ran = self._run(budget, raises=raises)
+        while (wait_ms := self._due.next_in_ms()) is not None:
+            if idle >= IDLE_MOVES:
+                raise RunawayTasks(
+                    f"The clock was moved {idle} times and nothing ran, although tasks wait: {self._due.waiting()}. "
+                    f"Cancel them, or have a handler for them."
+                )
             self.move(wait_ms)
-            ran += self.run(limit - len(ran), raises=raises)
-        raise RunawayTasks(f"The clock was moved {limit} times and tasks still wait: stop the one that never ends.")
+            more = self._run(budget, raises=raises)
+            idle = 0 if more else idle + 1
+            ran += more
+        return ran
+
+    def submitted(self, tasks: Iterable[tuple[str, str]]) -> None:
+        """These tasks (id and type) were accepted, perhaps from a handler that runs."""
+        if self._budget is not None:
+            self._budget.submitted(tasks)
 
     def run_through(self, ms: int, limit: int, *, raises: bool) -> None:
         """Move the time, running each task as it becomes due."""
         __tracebackhide__ = True
+        budget = Budget(limit)
         while (wait_ms := self._next_in_ms()) is not None and wait_ms < ms:
             step_ms = max(1, wait_ms)
             self.pass_through(step_ms, limit)
             ms -= step_ms
-            limit -= len(self.run(limit, raises=raises))
+            self._run(budget, raises=raises)
         self.pass_through(ms, limit)
-        self.run(limit, raises=raises)
+        self._run(budget, raises=raises)
 
     def pass_through(self, ms: int, limit: int) -> None:
         """Move the time, with up to `limit` ticks of periodic tasks on the way."""
@@ -107,15 +121,23 @@ class Runner:
         self._hooks.end()
         self._loop.close()
 
+    def _run(self, budget: Budget, *, raises: bool, crashes: bool = False, stops: bool = False) -> list[Ran]:
+        __tracebackhide__ = True
+        with self._begin(budget, raises=raises, crashes=crashes, stops=stops) as run:
+            run.go(self._loop)
+        return run.ran
+
     @contextmanager
-    def _begin(self, limit: int, *, raises: bool, crashes: bool = False, stops: bool = False) -> Generator[Run]:
+    def _begin(self, budget: Budget, *, raises: bool, crashes: bool = False, stops: bool = False) -> Generator[Run]:
         if is_within_run(self._clock):
             raise KitMisused("A task cannot run the others: what it submits runs after it.")
         self._hooks.begin()
-        run = Run(self._app, self._due, self._clock, limit=limit, raise_failures=raises, crashes=crashes, stops=stops)
+        run = Run(self._app, self._due, self._clock, budget, raise_failures=raises, crashes=crashes, stops=stops)
         self._runs.append(run)
+        self._budget = budget
         try:
             with run.open():
                 yield run
         finally:
+            self._budget = None
             self._runs.remove(run)

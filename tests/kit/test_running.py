@@ -5,6 +5,7 @@ import contextvars
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,9 @@ def test_a_task_that_submits_itself_for_ever_is_stopped(dtq, dtq_app):
         again.submit()
 
     again.submit()
-    with pytest.raises(RunawayTasks, match="20 executions were not enough \\(20 × again\\)"):
+    with pytest.raises(
+        RunawayTasks, match=r"20 executions were not enough \(20 × again; again was 20 times submitted by again\)"
+    ):
         dtq.run_all(limit=20)
     assert dtq_app.store.inspect.queue("default").waiting == 1, "the one that did not run is given back"
 
@@ -146,7 +149,7 @@ def test_inline_it_is_stopped_too_and_not_by_pythons_stack(dtq, dtq_app):
         again.submit()
 
     dtq.inline, dtq.limit = True, 200
-    with pytest.raises(RunawayTasks, match="200 executions"):
+    with pytest.raises(RunawayTasks, match="31 executions have each led to the next"):
         again.submit()
 
 
@@ -163,6 +166,81 @@ def test_a_task_that_snoozes_for_ever_is_stopped(dtq, dtq_app):
     assert len(dtq.run_all(limit=20)) == 1
     with pytest.raises(RunawayTasks):
         dtq.run_to_end(limit=20)
+
+
+def endless(app: Dtq, how: str) -> Any:
+    """A task that never comes to an end, by itself or with another one."""
+
+    @app.task("other")
+    def other() -> None:
+        again.options(delay=5).submit()
+
+    @app.task("again")
+    def again() -> None:
+        match how:
+            case "submits itself":
+                again.options(delay=60).submit()
+            case "submits another":
+                other.options(delay=60).submit()
+            case _:
+                raise Snooze(60)
+
+    return again
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("submits itself", "(41 × again; again was 41 times submitted by again)"),
+        ("submits another", "(21 × again, 20 × other; other was 21 times submitted by again, again was 20 times"),
+        ("snoozes", "(41 × again; again was 41 times put off by itself)"),
+    ],
+)
+def test_delayed_tasks_that_keep_coming_are_soon_stopped_and_named(dtq, dtq_app, how, said):
+    endless(dtq_app, how).submit()
+    with pytest.raises(RunawayTasks) as raised:
+        dtq.run_to_end()
+    assert "41 executions have each led to the next" in str(raised.value)
+    assert said in str(raised.value)
+    assert "have the test stop what keeps coming, run a part of it by run_all() and advance()" in str(raised.value)
+
+
+@pytest.mark.timeout(180)
+def test_attempts_come_to_an_end_by_themselves(dtq, dtq_app):
+    @dtq_app.task("broken", max_attempts=60)
+    def broken() -> None:
+        raise OSError("down")
+
+    broken.submit()
+    assert [each.attempt for each in dtq.run_to_end(raise_failures=False)] == list(range(1, 61))
+
+
+def test_inline_a_long_advance_over_tasks_that_keep_coming_is_stopped_too(dtq, dtq_app):
+    dtq.inline = True
+    endless(dtq_app, "submits itself").submit()
+    with pytest.raises(RunawayTasks, match="41 executions have each led to the next"):
+        dtq.advance(86_400)
+
+
+def test_many_tasks_that_lead_to_nothing_are_not_taken_for_endless(dtq, dtq_app):
+    @dtq_app.task("many")
+    def many() -> None:
+        for at in range(40):
+            one.options(delay=at).submit()
+
+    @dtq_app.task("one")
+    def one() -> None: ...
+
+    many.submit()
+    assert len(dtq.run_to_end()) == 41
+
+
+def test_tasks_that_wait_without_ever_running_are_named(dtq, dtq_app):
+    dtq_app.task("known")(lambda: None)
+    dtq_app.named("unknown").submit()
+    with pytest.raises(RunawayTasks, match=r"nothing ran, although tasks wait: 1 × unknown \(blocked"):
+        dtq.run_to_end()
 
 
 def test_an_app_without_tasks_is_told_what_is_missing(dtq, dtq_app):
