@@ -6,12 +6,8 @@ import click
 
 from dtq_engine.cli.text import ago, clip, error_line, status_cell
 from dtq_engine.harmless import safe
-<<<<<<< HEAD
-from dtq_engine.model import AttemptError, Task, TaskStatus
-from dtq_engine.words import span
-=======
 from dtq_engine.model import AttemptError, Relative, Task, TaskStatus, TreeNode
->>>>>>> b9a9b02 (dtq tree, the tree over HTTP and on a task's page; after in submitted JSON; workflows under workers that are killed)
+from dtq_engine.words import span
 
 LABEL_WIDTH = 12
 VALUE_COLUMNS = 400

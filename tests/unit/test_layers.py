@@ -13,12 +13,8 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
-<<<<<<< HEAD
-    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict", "words"},
-=======
     | {"branches", "tree_shapes"}
-    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict"},
->>>>>>> b9a9b02 (dtq tree, the tree over HTTP and on a task's page; after in submitted JSON; workflows under workers that are killed)
+    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict", "words"},
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
