@@ -5,6 +5,7 @@ makes the same one from what workers publish.
 """
 
 import difflib
+import functools
 import inspect
 import string
 from collections.abc import Callable, Mapping
@@ -81,14 +82,17 @@ class Rule:
         validate.check_deduplication(found)
         return found
 
-    def wrap(self, make: Callable[..., NewTask], bind: Bind) -> Callable[..., NewTask]:
-        """`make`, which makes a task of an id and a payload, for tasks that carry their key as well."""
+    def maker(self, make: Callable[..., NewTask], bind: Bind = codec.decode_object) -> Callable[..., NewTask]:
+        """`make`, which makes a task of an id and a payload, for tasks that say what this rule says.
+
+        `bind` gives the arguments for a function that makes the key. Raises InvalidTask, at once for what is at odds.
+        """
         plain, key = self.plain(), self.key
         if plain is None or key is None:
-            return make
+            return functools.partial(make, deduplication=plain)
 
-        def keyed(*, id: str, payload: bytes, limits: tuple[str, ...] = ()) -> NewTask:
-            task = make(id=id, payload=payload, limits=limits)
+        def keyed(**given: Any) -> NewTask:
+            task = make(**given)
             return replace(task, deduplication=replace(plain, key=key_of(key, task, bind)))
 
         return keyed

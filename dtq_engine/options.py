@@ -177,10 +177,9 @@ def task_maker(
         headers=_first(options.headers, {}),
         keep_result=defaults.keep_result,
         restartable=defaults.restartable,
-        deduplication=None if rule is None else rule.plain(),
         after=_first(options.after, ()),
     )
-    return make if rule is None else rule.wrap(make, bind)
+    return make if rule is None else rule.maker(make, bind)
 
 
 def _checked(rule: Rule | None) -> Rule | None:

@@ -21,6 +21,7 @@ from dtq_engine.model import (
     SubmitOutcome,
     Task,
     TaskStatus,
+    Unique,
 )
 
 
@@ -82,6 +83,8 @@ class TaskShape(msgspec.Struct, kw_only=True):
     idempotency_key: str | None
     headers: dict[str, str]
     errors: list[AttemptShape]
+    unique: Unique | None = None
+    debounced: bool = False
 
 
 class TasksShape(msgspec.Struct):
@@ -215,27 +218,10 @@ def sentence(error: Exception) -> str:
 
 def task_shape(task: Task) -> TaskShape:
     """A task for `--json`."""
-    return TaskShape(
-        id=task.id,
-        type=task.type,
-        queue=task.queue,
-        status=task.status,
-        priority=task.priority,
-        attempt=task.attempt,
-        max_attempts=task.retry.max_attempts,
-        timeout_ms=task.timeout_ms,
-        payload=raw(task.payload),
-        wait_ms=task.wait_ms,
-        run_ms=task.run_ms,
-        worker=task.worker,
-        cancel_requested=task.cancel_requested,
-        reason=task.reason,
-        idempotency_key=task.idempotency_key,
-        headers=dict(task.headers),
-        errors=[_attempt_shape(error) for error in task.errors],
-        **_result_fields(task),
-        **dict(_instants(task)),
-    )
+    named = {name: getattr(task, name) for name in TaskShape.__struct_fields__ if hasattr(task, name)}
+    named |= _result_fields(task) | dict(_instants(task))
+    named |= {"max_attempts": task.retry.max_attempts, "payload": raw(task.payload), "headers": dict(task.headers)}
+    return TaskShape(**named | {"errors": [_attempt_shape(error) for error in task.errors]})
 
 
 def _instants(task: Task) -> Iterator[tuple[str, Any]]:

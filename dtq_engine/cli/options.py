@@ -167,6 +167,9 @@ def _describing(
 
 
 _DESCRIBED = "dtq_engine.cli.described"
+_UNIQUE = "No second one like it: waiting (for its start), until_done, or no (whatever the handler says)."
+_AT_MOST = "Accept no more of these in the time that --per says."
+_DEBOUNCE = "Start in this time, unless one like it comes: then that, and the time begins anew."
 _TASK_OPTIONS = (
     _describing("--queue", metavar="NAME", help="Instead of the handler's queue, or `default`."),
     _describing("--priority", type=click.IntRange(0, 9), metavar="0-9", help="9 is the most urgent, 5 the default."),
@@ -177,4 +180,12 @@ _TASK_OPTIONS = (
     _describing("--expires-in", metavar="DURATION", callback=_keep_duration, help="Drop it unless started by then."),
     _describing("--timeout", metavar="DURATION", callback=_keep_duration, help="How long an attempt may run."),
     _describing("--max-attempts", type=click.IntRange(1, 100), metavar="NUMBER", help="How often it is tried."),
+    _describing("--unique", type=click.Choice(["waiting", "until_done", "no"]), metavar="HOW", help=_UNIQUE),
+    _describing("--unique-key", metavar="TEXT", help="What makes tasks alike, instead of all arguments."),
+    _describing("--at-most", type=click.IntRange(1, validate.THROTTLE_CAP), metavar="NUMBER", help=_AT_MOST),
+    _describing("--per", metavar="DURATION", callback=_keep_duration, help="The time that --at-most counts in."),
+    _describing("--debounce", metavar="DURATION", callback=_keep_duration, help=_DEBOUNCE),
+    _describing(
+        "--debounce-max", metavar="DURATION", callback=_keep_duration, help="Start no later than in this time."
+    ),
 )

@@ -19,6 +19,12 @@ from dtq_engine.shapes import submitted_shape
 from dtq_engine.submission import submit_one
 from dtq_engine.words import span
 
+_KNOWN = "It was submitted before and is {state}, in {where}."
+_STOOD_THERE = {
+    SubmitOutcome.THROTTLED: "No more of these are accepted now; it is the latest that was and is {state}, in {where}.",
+    SubmitOutcome.REPLACED: "It waited there, is this task now, and waits from now on, in {where}.",
+}
+
 
 @click.command(short_help="Submit a task, or many from a file.")
 @click.argument("type_", metavar="[TYPE]", required=False)
@@ -39,9 +45,9 @@ def submit(
     submitted as they are given, which is said.
 
     With --file each line is a task, {"type": …, "payload": {…}}, and may have the fields queue, priority,
-    delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts and headers; the options of the
-    command are for lines that do not say. A line that is refused does not stop the others (exit code 1).
-    With --json a line of JSON for each task.
+    delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts, headers, unique, unique_key,
+    at_most, per, debounce and debounce_max; the options of the command are for lines that do not say. A
+    line that is refused does not stop the others (exit code 1). With --json a line of JSON for each task.
 
     \b
     Example:
@@ -98,9 +104,10 @@ def _show(console: Console, task: NewTask, receipt: Receipt) -> None:
     where = f"queue {safe(receipt.queue)}"
     if receipt.outcome is not SubmitOutcome.NEW:
         state = status_words(receipt.status) if receipt.status else "known"
-        console.note(f"It was submitted before and is {state}, in {where}.")
+        console.note(_STOOD_THERE.get(receipt.outcome, _KNOWN).format(state=state, where=where))
     elif receipt.status is TaskStatus.PENDING:
-        when = f" for {span(task.delay_ms)}" if task.run_at_ms is None else ""
+        waits_ms = task.delay_ms or (task.deduplication and task.deduplication.debounce_ms) or 0
+        when = f" for {span(waits_ms)}" if task.run_at_ms is None else ""
         console.note(f"It is delayed{when}, in {where}.")
     else:
         console.note(f"It waits in {where}.")

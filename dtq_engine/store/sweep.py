@@ -43,7 +43,7 @@ class Sweep:
         keys = self._base.keys
         known = set(self._base.queues())
         found: set[str] = set()
-        for kind in (*OF_TASKS, "idempotency", "unique"):
+        for kind in ("unique", *OF_TASKS, "idempotency"):  # a key that nobody holds, before its task misses it
             for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
                 repairs: dict[str, int] = {}
                 for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dtq_engine.model import FINAL, TaskStatus
+from dtq_engine.model import FINAL, TaskStatus, Unique
 from tests.explore.promises import SLACK_MS, Known, Promises, expect
 from tests.explore.snapshot import LETTERS, Entry, Record, Snapshot
 
@@ -16,6 +16,9 @@ COUNTED = {
     "lease_expired",
     "requeued",
     "discarded",
+    "unique",
+    "throttled",
+    "replaced",
     *(status.value for status in FINAL),
 }
 LOGGED = {
@@ -43,7 +46,9 @@ def check(now: Snapshot, promises: Promises, log: Counter[str]) -> None:
         _check_satellites(task_id, record, now)
         _check_place(task_id, record, known, now, promises)
         _check_key(task_id, record, known, now, promises)
+        _check_unique(task_id, record, known, now, promises)
     _check_entries(now, promises)
+    _check_unique_keys(now)
     _check_orphans(now)
     _check_members(now, promises)
     _check_dead_letters(now, promises)
@@ -132,13 +137,35 @@ def _check_key(task_id: str, record: Record, known: Known, now: Snapshot, promis
     """An idempotency key says what became of its task, and outlives it for a time."""
     name = record.get("i")
     key = promises.keys.get(name or "")
-    if name is None or key is None or key.task_id != task_id:
+    if name is None or key is None or key.task_id != task_id or key.lent_ms is not None:
         return
     held = now.idempotency[name]
     state = "L" if known.is_living else record["s"]
     expect((held.task_id, held.state) == (task_id, state), "an idempotency key follows its task", name, held, state)
     ttl = now.ttl[f"idempotency {name}"]
     expect((ttl == -1) == known.is_living, "an idempotency key expires after its task's end", name, ttl)
+
+
+def _check_unique(task_id: str, record: Record, known: Known, now: Snapshot, promises: Promises) -> None:
+    """A task holds its unique key for as long as it says; one that has waited too long may have lost it."""
+    wanted = known.task.deduplication
+    letters = {} if wanted is None else {Unique.WAITING: "w", Unique.UNTIL_DONE: "d", None: "b"}
+    expected = letters.get(wanted.unique, "") if wanted is not None and known.unique_key else ""
+    expect(record.get("u", "")[:1] == expected, "a task says how it is unique", task_id, record.get("u"), expected)
+    if not expected:
+        return
+    holder = now.unique.get(record["u"][1:])
+    expires = not known.started and "z" in record and (int(record["z"]) <= now.now_ms or promises.went_back)
+    right = holder == task_id if known.is_holding and not expires else known.is_holding or holder != task_id
+    expect(right, "a unique key is held as long as its task says", task_id, record["u"], holder, known.status)
+
+
+def _check_unique_keys(now: Snapshot) -> None:
+    """No unique key is left over, and none goes by itself."""
+    for digest, task_id in now.unique.items():
+        is_held = now.records.get(task_id, {}).get("u", "")[1:] == digest
+        expect(is_held, "a unique key is its holder's", digest, task_id)
+        expect(now.ttl[f"unique {digest}"] == -1, "a unique key does not expire", digest)
 
 
 def _is_stray(entry: Entry, promises: Promises) -> bool:

@@ -202,14 +202,26 @@ def stray_member(stage: Stage, keys: Keys) -> str | None:
 def lost_record(stage: Stage, keys: Keys) -> str | None:
     """A living task is gone for good; nothing of it may be left behind."""
     living = [known for known in stage.world.promises.tasks.values() if known.is_living]
-    if not living:
-        return None
+    if not living or len(stage.world.now.records) == 1:
+        return None  # Nothing leads to a queue that is not registered and has no tasks.
     known = stage.dice.choice(living)
     stage.world.client.delete(keys.task(QUEUE, known.task.id), *keys.satellites(QUEUE, known.task.id))
     known.status, known.token, known.discarded, known.ended_at_ms = None, "", True, LONG_AGO_MS
     promises = stage.world.promises
     promises.strays |= {(each.band, each.id) for each in stage.world.now.entries if each.task_id == known.task.id}
     return f"DEL {known.task.id}"
+
+
+def lost_unique_key(stage: Stage, keys: Keys) -> str | None:
+    """A task loses its unique key, or somebody has it who knows nothing of it."""
+    if not stage.world.now.unique:
+        return None
+    key = keys.unique(QUEUE, stage.dice.choice(sorted(stage.world.now.unique)))
+    if stage.dice.random() < 0.5:
+        stage.world.client.delete(key)
+        return f"DEL {key}"
+    stage.world.client.set(key, "nobody")
+    return f"SET {key} nobody"
 
 
 HEALS_BY_ITSELF: tuple[Damage, ...] = (
@@ -236,4 +248,5 @@ NEEDS_A_SWEEP: tuple[Damage, ...] = (
     lost_expiry,
     stray_member,
     lost_record,
+    lost_unique_key,
 )

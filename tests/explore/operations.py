@@ -10,6 +10,7 @@ from dtq_engine.model import (
     Claim,
     ClaimStatus,
     DeadLetter,
+    Deduplication,
     LeaseExpired,
     NewTask,
     Postpone,
@@ -18,6 +19,7 @@ from dtq_engine.model import (
     RetryPolicy,
     Succeed,
     Transition,
+    Unique,
 )
 from dtq_engine.periodic import next_turn
 from dtq_engine.policy import decide
@@ -40,6 +42,15 @@ from tests.explore.damage import harm, hurt
 from tests.explore.stage import OLD_TYPES, TYPES, Stage
 
 BIG = "x" * 100
+ALIKE = (
+    Deduplication(unique=Unique.WAITING, key="u"),
+    Deduplication(unique=Unique.UNTIL_DONE, key="u"),
+    Deduplication(unique=Unique.UNTIL_DONE, key="u2"),
+    Deduplication(at_most=2, per_ms=40_000, key="t"),
+    Deduplication(unique=Unique.WAITING, at_most=1, per_ms=9_000, key="u3"),
+    Deduplication(debounce_ms=6_000, key="d"),
+    Deduplication(debounce_ms=20_000, debounce_max_ms=30_000, key="d"),
+)
 JUMPS_MS = (1, 50, 1_000, 8_000, 20_000, 40_000, 61_000, 600_000, -20, -3_600_000)
 JUMP_WEIGHTS = (2, 2, 3, 3, 2, 5, 2, 0.3, 0.5, 0.3)
 
@@ -65,13 +76,15 @@ def _new_task(stage: Stage) -> NewTask:
     dice = stage.dice
     now_ms = stage.world.now.now_ms
     payload = dice.choice((b"{}", b'{"n":1}', b'{"n":"%s"}' % BIG.encode()))
+    wanted = dice.choice(ALIKE) if dice.random() < 0.4 else None
+    waits = wanted is not None and wanted.debounce_ms is not None
     return NewTask(
         id=stage.name("t"),
         type=dice.choice(("a", "a", "a", "b", "c")),
         payload=payload,
         priority=dice.choice((0, 4, 5, 9)),
-        delay_ms=dice.choice((0,) * 7 + (500, 5_000, 60_000)),
-        run_at_ms=dice.choice((None,) * 12 + (now_ms - 5_000, now_ms + 30_000)),
+        delay_ms=0 if waits else dice.choice((0,) * 7 + (500, 5_000, 60_000)),
+        run_at_ms=None if waits else dice.choice((None,) * 12 + (now_ms - 5_000, now_ms + 30_000)),
         expires_in_ms=dice.choice((None,) * 8 + (3_000, 45_000)),
         timeout_ms=dice.choice((1_000, 35_000, 300_000)),
         retry=RetryPolicy(dice.choice((1, 2, 3)), dice.choice((0, 700, 20_000)), 60_000, dice.choice((0.0, 0.2))),
@@ -79,6 +92,7 @@ def _new_task(stage: Stage) -> NewTask:
         headers=dice.choice(({}, {"a": "1"}, {"a": BIG})),
         keep_result=dice.random() < 0.8,
         restartable=dice.random() < 0.5,
+        deduplication=wanted,
     )
 
 

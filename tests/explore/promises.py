@@ -4,12 +4,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from dtq_engine.config import Settings
-from dtq_engine.model import NewTask, TaskStatus
+from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus, Unique
 from dtq_engine.periodic import Definition
 from tests.explore.snapshot import Snapshot
 
 GUARD_MS = 60_000
 """No finished task goes within this time of its end, so that a call sent again still meets its record."""
+
+REMEMBERED_MS = 30_000
+"""How long it is known that another task stood for a submit."""
 
 SLACK_MS = 2_500
 """`shift` removes keys that would expire within 2 s."""
@@ -58,6 +61,24 @@ class Known:
         """Whether it has yet to reach its outcome."""
         return self.status is not None and not self.status.is_final
 
+    @property
+    def unique_key(self) -> tuple[object, ...] | None:
+        """What makes it like others: debounced ones are not compared with unique ones."""
+        wanted = self.task.deduplication
+        if wanted is None or (wanted.unique is None and wanted.debounce_ms is None):
+            return None
+        return (wanted.unique is None, self.task.type, wanted.key)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it holds its unique key, unless it has waited too long."""
+        wanted = self.task.deduplication
+        if wanted is None or not self.is_living:
+            return False
+        if wanted.debounce_ms is not None:
+            return self.status is TaskStatus.PENDING
+        return wanted.unique is Unique.UNTIL_DONE or (wanted.unique is Unique.WAITING and not self.started)
+
     def started_under(self, token: str) -> None:
         """A claim started it."""
         self.token, self.started, self.is_reaped = token, True, False
@@ -87,11 +108,24 @@ class Known:
 
 @dataclass(slots=True)
 class Key:
-    """An idempotency key: whose it is, and what it was given for; without a type that is not known any more."""
+    """An idempotency key: whose it is, and what it was given for; without a type that is not known any more.
+
+    `lent_ms`: when it was given for a task for which that one stood; then it goes by its own time.
+    """
 
     task_id: str
     type: str | None
     payload: bytes
+    lent_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What a submit was answered for which another task stood, and when."""
+
+    outcome: SubmitOutcome
+    task_id: str
+    at_ms: int
 
 
 @dataclass(slots=True)
@@ -117,6 +151,8 @@ class Promises:
     settings: Settings
     tasks: dict[str, Known] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
+    absorbed: dict[str, Memo] = field(default_factory=dict)
+    passed: dict[tuple[str, str | None], list[tuple[int, str]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     answers: dict[str, object] = field(default_factory=dict)
@@ -140,6 +176,8 @@ class Promises:
             self,
             tasks={task_id: replace(known, recorded=set(known.recorded)) for task_id, known in self.tasks.items()},
             keys=dict(self.keys),
+            absorbed=dict(self.absorbed),
+            passed={key: list(accepted) for key, accepted in self.passed.items()},
             counts=self.counts.copy(),
             events=self.events.copy(),
             answers=dict(self.answers),
@@ -166,6 +204,23 @@ class Promises:
         self.count(task, "submitted")
         self.events["TASK_QUEUED"] += 1
 
+    def let_pass(self, task: NewTask, at_ms: int) -> None:
+        """A throttle let a task pass."""
+        if task.deduplication is not None and task.deduplication.at_most is not None:
+            self.passed.setdefault((task.type, task.deduplication.key), []).append((at_ms, task.id))
+
+    def remember_absorbed(self, task: NewTask, receipt: Receipt) -> None:
+        """Another task stands for this one, and for its idempotency key."""
+        self.absorbed[task.id] = Memo(receipt.outcome, receipt.id, self.elapsed_ms)
+        if task.idempotency_key is not None:
+            self.keys[task.idempotency_key] = Key(receipt.id, task.type, task.payload, self.elapsed_ms)
+
+    def replace(self, task_id: str, task: NewTask) -> None:
+        """A debounced task is what was submitted last."""
+        known = self.tasks[task_id]
+        known.task = replace(task, id=task_id, idempotency_key=known.task.idempotency_key)
+        known.priority = task.priority
+
     def count(self, task: NewTask, name: str) -> None:
         """One more transition that the counters must show."""
         self.counts[f"{task.type} {name}"] += 1
@@ -186,6 +241,7 @@ class Promises:
                 self._moved(known, actual, after)
         self.allowed = {}
         self._forget_keys(after)
+        self._forget_absorbed(after)
 
     def _moved(self, known: Known, actual: TaskStatus | None, after: Snapshot) -> None:
         known.status = actual
@@ -219,6 +275,15 @@ class Promises:
     def _forget_keys(self, after: Snapshot) -> None:
         """Idempotency keys go when their time is over, never before."""
         for name in [name for name in self.keys if name not in after.idempotency]:
-            known = self.tasks[self.keys.pop(name).task_id]
-            is_over = not known.is_living and self.age_ms(known) >= self.settings.idem_ttl_s * 1000
+            key = self.keys.pop(name)
+            known = self.tasks[key.task_id]
+            ended = known.ended_at_ms if key.lent_ms is None else key.lent_ms
+            age_ms = self.elapsed_ms - ended + SLACK_MS
+            is_over = (key.lent_ms is not None or not known.is_living) and age_ms >= self.settings.idem_ttl_s * 1000
             expect(is_over, f"idempotency key {name} was forgotten too early", known.task.id, known.status)
+
+    def _forget_absorbed(self, after: Snapshot) -> None:
+        """What was absorbed is remembered for long enough that a submit which is sent again is known."""
+        for task_id in [task_id for task_id in self.absorbed if task_id not in after.absorbed]:
+            age_ms = self.elapsed_ms - self.absorbed.pop(task_id).at_ms + SLACK_MS
+            expect(age_ms >= REMEMBERED_MS, "what was absorbed is forgotten too early", task_id, age_ms)

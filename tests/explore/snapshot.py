@@ -67,6 +67,8 @@ class Snapshot:
     letters: dict[str, Record] = field(default_factory=dict)
     satellites: dict[str, dict[str, int]] = field(default_factory=dict)
     idempotency: dict[str, Held] = field(default_factory=dict)
+    unique: dict[str, str] = field(default_factory=dict)
+    absorbed: set[str] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=dict)
     events: list[tuple[int, list[str]]] = field(default_factory=list)
     periodic: dict[str, Record] = field(default_factory=dict)
@@ -162,9 +164,8 @@ def _place_band(snapshot: Snapshot, band: int, entries: Any, pending: Any, deliv
 def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: Any) -> None:
     """What there is once in a queue, and what expires."""
     match kind:
-        case "idempotency":
-            snapshot.idempotency[rest] = Held(*contents.split(" "))
-            snapshot.ttl[f"idempotency {rest}"] = ttl
+        case "idempotency" | "unique" | "absorbed" | "throttle" | "claim" | "request":
+            _place_lock(snapshot, kind, rest, ttl, contents)
         case "stream:dead-letter":
             snapshot.letters = {entry: _pairs(fields) for entry, fields in contents[0]}
         case "stream:events":
@@ -180,10 +181,26 @@ def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: A
             snapshot.types[rest] = set(contents)
         case "builds" if ttl > 0:
             snapshot.builds = set(_scores(contents))
-        case "claim" | "request" if ttl > 0:
-            snapshot.memos.add(rest)
         case _:
             _place_mark(snapshot, f"{kind}:{rest}".strip(":"), contents)
+
+
+def _place_lock(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: Any) -> None:
+    """What calls that come again, or that are alike, are known by."""
+    match kind:
+        case "idempotency":
+            snapshot.idempotency[rest] = Held(*contents.split(" "))
+            snapshot.ttl[f"idempotency {rest}"] = ttl
+        case "unique":
+            snapshot.unique[rest], snapshot.ttl[f"unique {rest}"] = contents, ttl
+        case "absorbed" if ttl > 0:
+            snapshot.absorbed.add(rest)
+        case "claim" | "request" if ttl > 0:
+            snapshot.memos.add(rest)
+        case "throttle" if ttl > 0:
+            pass
+        case _:
+            snapshot.strange.append(f"{kind}:{rest}")
 
 
 def _place_mark(snapshot: Snapshot, name: str, contents: Any) -> None:

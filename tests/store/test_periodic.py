@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dtq_engine.errors import InvalidTransition, PeriodicNotFound, RedisDamaged
-from dtq_engine.model import Claim, DeadLetter
+from dtq_engine.model import Claim, DeadLetter, Deduplication, SubmitOutcome, Unique
 from dtq_engine.periodic import CatchUp, Definition, PeriodicTask, Turn
 from dtq_engine.store import Store
 from dtq_engine.worker.ticker import Ticker
@@ -456,3 +456,49 @@ def test_resuming_what_is_not_paused_loses_no_tick(fleet, hand, store, to_the_ti
 def test_an_unknown_name_is_told(store, verb):
     with pytest.raises(PeriodicNotFound, match="no periodic task nope"):
         getattr(store.periodic, verb)("nope")
+
+
+UNIQUE = Deduplication(unique=Unique.UNTIL_DONE)
+
+
+@both
+def test_a_tick_of_a_unique_task_is_absorbed_while_the_last_one_goes_on(fleet, hand, store, to_the_tick):
+    fleet.start(replaced(deduplication=UNIQUE))
+    first_ms = to_the_tick("mail")
+    fleet.lead()
+    (running,) = hand.claim()
+    second_ms = to_the_tick("mail")
+    fleet.lead()
+    assert hand.claim() == []
+    known = store.periodic.get("mail")
+    assert (known.at_ms, known.last_ms, known.last_task) == (second_ms, first_ms, running.task_id)
+    hand.end(running)
+    to_the_tick("mail")
+    fleet.lead()
+    assert len(hand.claim()) == 1
+
+
+def test_a_trigger_of_a_unique_task_is_answered_with_the_one_that_goes_on(fleet, hand, store):
+    fleet.start(replaced(deduplication=UNIQUE))
+    first = store.periodic.trigger("mail")
+    again = store.periodic.trigger("mail", request="r1")
+    assert (again.id, again.outcome, again.unique) == (first.id, SubmitOutcome.DUPLICATE, True)
+    assert store.periodic.trigger("mail", request="r1") == again
+    assert ids(claimed(hand)) == [first.id]
+
+
+@pytest.mark.keeps_keys
+def test_a_tick_whose_unique_key_is_damaged_waits_for_a_repair(fleet, store, client, to_the_tick, caplog):
+    fleet.start(replaced(deduplication=UNIQUE))
+    store.periodic.trigger("mail")
+    (lock,) = client.keys(f"{store.keys.prefix}:unique:*")
+    client.delete(lock)
+    client.rpush(lock, "junk")
+    tick_ms = to_the_tick("mail")
+    fleet.lead()
+    assert "unique key or throttle of mail" in caplog.text
+    assert store.periodic.get("mail").at_ms < tick_ms
+
+
+def test_a_definition_without_these_options_is_told_from_others_as_before():
+    assert b"deduplication" not in msgspec.json.encode(MAIL)

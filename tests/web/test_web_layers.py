@@ -13,7 +13,17 @@ PUBLIC_MODULES = {
     "dtq_engine",
     *(
         f"dtq_engine.{name}"
-        for name in ("cursors", "findings", "logs", "masking", "metrics", "operator_shapes", "shapes", "strict")
+        for name in (
+            "cursors",
+            "deduplication",
+            "findings",
+            "logs",
+            "masking",
+            "metrics",
+            "operator_shapes",
+            "shapes",
+            "strict",
+        )
     ),
 }
 MODULES = sorted(WEBAPP.rglob("*.py"))

@@ -1,5 +1,6 @@
 """What a request says about a task, completed by what its type and the settings say."""
 
+import functools
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import UnsetType
 
 from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
+from dtq_engine.deduplication import Rule, literal, read_published, read_rule
 from webapp.api.requests import NewTaskBody
 from webapp.state import Web
 
@@ -30,10 +32,9 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
         raise InvalidTask(
             "queue", f"{body.type} has limits, which count in the queue {of_type['queue']}: submit it there."
         )
-    return NewTask(
-        id=body.id or new_id(),
+    make = functools.partial(
+        NewTask,
         type=body.type,
-        payload=payload,
         queue=queue,
         priority=of_type["priority"] if body.priority is None else body.priority,
         delay_ms=_ms(body.delay_seconds) or 0,
@@ -48,6 +49,8 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
         limits=limits,
         after=_parents(body, here),
     )
+    rule = _rule(body, of_type)
+    return (make if rule is None else rule.maker(make))(id=body.id or new_id(), payload=payload)
 
 
 def _parents(body: NewTaskBody, here: Web) -> tuple[Parent, ...]:
@@ -67,6 +70,20 @@ def warnings_about(task_type: str, here: Web) -> list[str]:
     if published is None:
         return [f"No living worker knows the type {task_type}: its payload is not checked, and it waits for one."]
     return [] if published.is_alive else [f"No living worker knows the type {task_type}: it waits for one."]
+
+
+def _rule(body: NewTaskBody, of_type: Mapping[str, Any]) -> Rule | None:
+    """What the body says of tasks that are alike, over what the type says."""
+    published = read_published(body.type, of_type.get("deduplication"))
+    given = read_rule(
+        unique=body.unique,
+        unique_key=literal(body.unique_key),
+        at_most=body.at_most,
+        per=body.per_seconds,
+        debounce=body.debounce_seconds,
+        debounce_max=body.debounce_max_seconds,
+    )
+    return published if given is None else given.over(published)
 
 
 def _retry(of_type: Mapping[str, Any], max_attempts: int | None) -> RetryPolicy:

@@ -82,6 +82,39 @@ class NewTaskBody(_Input):
     on_parent_failure: Annotated[
         Literal["cancel", "run"], Meta(description="`run`: it runs even if one it waits for fails for good.")
     ] = "cancel"
+    unique: (
+        Annotated[
+            Literal["waiting", "until_done", "no"],
+            Meta(
+                description="No second task like it while one waits for its start, or until it is done; `no`: whatever "
+                "its type says."
+            ),
+        ]
+        | None
+    ) = None
+    unique_key: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, description="What makes tasks alike, instead of all of the payload."),
+        ]
+        | None
+    ) = None
+    at_most: (
+        Annotated[int, Meta(ge=1, le=10_000, description="Of tasks like it so many are accepted in `per_seconds`.")]
+        | None
+    ) = None
+    per_seconds: Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)] | None = None
+    debounce_seconds: (
+        Annotated[
+            float,
+            Meta(ge=0.001, le=TEN_YEARS_S, description="It starts so long after the last one like it was submitted."),
+        ]
+        | None
+    ) = None
+    debounce_max_seconds: (
+        Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S, description="But no later than so long after the first.")]
+        | None
+    ) = None
     metadata: (
         Annotated[
             dict[str, str],

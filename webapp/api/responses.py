@@ -1,6 +1,6 @@
 """What the API answers, beside the shapes that the command line prints too. Fields are only ever added."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -48,13 +48,18 @@ class TaskPage(msgspec.Struct, kw_only=True):
 
 
 class Accepted(msgspec.Struct):
-    """A task that is there now: `duplicate` says that it was before, under the same id or idempotency key."""
+    """A task that is there now: `duplicate` says that it was before, and `outcome` why it stands for the one sent.
+
+    `exists`: by its id. `duplicate`: by its idempotency key, or its unique key. `throttled`: no more are accepted now,
+    and it is the latest that was. `replaced`: it waits, and is now what was sent.
+    """
 
     id: str
     queue: str
     status: TaskStatus | None
     duplicate: bool
     warnings: list[str] = []
+    outcome: Literal["new", "exists", "duplicate", "throttled", "replaced"] = "new"
 
 
 class ProblemBody(msgspec.Struct, kw_only=True):

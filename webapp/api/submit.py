@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Sequence
+from typing import Any, cast
 
 from flask import Blueprint, Response, request
 
@@ -52,7 +53,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"').fullmatch
     )
 )
 def submit(body: NewTaskBody) -> Response:
-    """202 and the place of a new task; 200 if it was there before, under its id or idempotency key."""
+    """202 and the place of a new task; 200 if one that was there before stands for it, as `outcome` says."""
     here, environ = web(), request.environ
     if (key := _idempotency_key(environ)) is not None:
         body.idempotency_key = key
@@ -135,7 +136,8 @@ def _shown(problem: Problem) -> BatchItem:
 
 def _accepted(receipt: Receipt, warnings: list[str]) -> Accepted:
     is_new = receipt.outcome is SubmitOutcome.NEW
-    return Accepted(receipt.id, receipt.queue, receipt.status, not is_new, warnings if is_new else [])
+    outcome = cast(Any, receipt.outcome.value)
+    return Accepted(receipt.id, receipt.queue, receipt.status, not is_new, warnings if is_new else [], outcome)
 
 
 def _empty_in_s(here: Web, queue: str) -> int:

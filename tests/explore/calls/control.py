@@ -3,15 +3,23 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dtq_engine.errors import DtqError, IdempotencyConflict, InvalidTransition, TaskNotFound
+from dtq_engine.errors import DtqError, IdempotencyConflict, InvalidTransition, TaskNotFound, UniqueConflict
 from dtq_engine.model import CancelOutcome, TaskStatus
 from dtq_engine.store import Store
+from tests.explore import absorbing
 from tests.explore.calls.base import Seen
 from tests.explore.promises import Key, Known, Promises, expect
 from tests.explore.snapshot import QUEUE, SCHEDULES
 
 WAITING = frozenset({TaskStatus.QUEUED, *SCHEDULES.values()})
 REQUEUEABLE = frozenset({TaskStatus.FAILED, TaskStatus.DEAD_LETTERED, TaskStatus.CANCELLED, TaskStatus.EXPIRED})
+
+
+@dataclass(frozen=True)
+class Either:
+    """Answers of which one is right, but which one a millisecond decides."""
+
+    values: tuple[object, ...]
 
 
 class Verb(Protocol):
@@ -34,14 +42,15 @@ class Verb(Protocol):
 
 def learn_verb(verb: Verb, promises: Promises, answer: Any) -> None:
     """Judge a verb's answer; it acts once for each request id."""
-    kind = type(answer) if isinstance(answer, DtqError) else answer
+    kind: object = type(answer) if isinstance(answer, DtqError) else answer
     if verb.request in promises.answers:
         expected = promises.answers[verb.request]
         expect(kind == expected, "a request sent again is answered the same", verb, kind, expected)
         return
     known = promises.find(verb.task_id)
     expected = TaskNotFound if known is None else verb.expected(promises, known)
-    expect(kind == expected, "a verb answers what it found", verb, kind, expected)
+    right = kind in expected.values if isinstance(expected, Either) else kind == expected
+    expect(right, "a verb answers what it found", verb, kind, expected)
     is_refused = isinstance(answer, DtqError) or answer is CancelOutcome.FINISHED
     if known is not None and not is_refused:
         promises.answers[verb.request] = kind
@@ -90,7 +99,10 @@ class RequeueTask:
         if known.status not in REQUEUEABLE:
             return InvalidTransition
         key = promises.keys.get(known.task.idempotency_key or "")
-        return IdempotencyConflict if key is not None and key.task_id != self.task_id else None
+        if key is not None and key.task_id != self.task_id:
+            return IdempotencyConflict
+        has_rival, is_sure = absorbing.rivals(promises, known)
+        return (UniqueConflict if is_sure else Either((UniqueConflict, None))) if has_rival else None
 
     def happened(self, promises: Promises, known: Known) -> None:
         known.begin_again()

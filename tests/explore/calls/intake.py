@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
 from dtq_engine.store import Store
+from tests.explore import absorbing
 from tests.explore.calls.base import Seen
 from tests.explore.promises import GUARD_MS, Promises, expect
 
@@ -25,13 +26,18 @@ class Submit:
         limit = promises.settings.max_queue_depth
         room = limit - seen.before.depth() if limit else len(self.tasks)
         for task, receipt in zip(self.tasks, answer, strict=True):
-            expected = _earlier(promises, task) or _fresh(task, seen, room)
+            again = _exists(promises, task) or absorbing.remembered(promises, task, seen)
+            expected = again or _by_key(promises, task) or _judged(promises, task, seen, room)
             expect(receipt in expected, "a submit is answered by what was promised", task.id, receipt, expected)
             if receipt.outcome is SubmitOutcome.NEW:
                 _check_not_too_soon(promises, task)
                 room -= 1
                 promises.accept(task, receipt.status or TaskStatus.QUEUED)
-            promises.events["TASK_DUPLICATE_ABSORBED"] += receipt.outcome is SubmitOutcome.DUPLICATE
+                promises.let_pass(task, _accepted_ms(task, seen))
+            elif not again and (receipt.unique or receipt.outcome in {SubmitOutcome.THROTTLED, SubmitOutcome.REPLACED}):
+                absorbing.note(promises, task, receipt, seen)
+            elif receipt.outcome is SubmitOutcome.DUPLICATE and not again:
+                promises.events["TASK_DUPLICATE_ABSORBED"] += 1
 
 
 def _written(task: NewTask) -> str:
@@ -42,17 +48,34 @@ def _written(task: NewTask) -> str:
     return ", ".join([f"NewTask(id={task.id!r}, type={task.type!r}", *given]) + ")"
 
 
-def _earlier(promises: Promises, task: NewTask) -> list[Receipt]:
-    """The answer when the id or the idempotency key is known."""
-    if known := promises.find(task.id):
-        return [Receipt(task.id, task.queue, SubmitOutcome.EXISTS, known.status)]
+def _exists(promises: Promises, task: NewTask) -> list[Receipt]:
+    """The answer when the id is known."""
+    known = promises.find(task.id)
+    return [] if known is None else [Receipt(task.id, task.queue, SubmitOutcome.EXISTS, known.status)]
+
+
+def _by_key(promises: Promises, task: NewTask) -> list[Receipt]:
+    """The answer when the idempotency key is known."""
     key = promises.keys.get(task.idempotency_key or "")
     if key is None:
         return []
     holder = promises.tasks[key.task_id]
+    if key.lent_ms is not None and holder.status is None:
+        return []
     is_same = key.type is None or (key.type, key.payload) == (task.type, task.payload)
     outcome = SubmitOutcome.DUPLICATE if is_same else SubmitOutcome.MISMATCH
     return [Receipt(key.task_id, task.queue, outcome, holder.status or holder.outcome)]
+
+
+def _judged(promises: Promises, task: NewTask, seen: Seen, room: int) -> list[Receipt]:
+    """The answer when another task may stand for this one."""
+    found = absorbing.expected(promises, task, seen)
+    return found.receipts if found.sure else [*found.receipts, *_fresh(task, seen, room)]
+
+
+def _accepted_ms(task: NewTask, seen: Seen) -> int:
+    """When a task was accepted, by the clock of the queue."""
+    return int(seen.after.records[task.id]["c"]) if task.id in seen.after.records else seen.before.now_ms
 
 
 def _fresh(task: NewTask, seen: Seen, room: int) -> list[Receipt]:
@@ -61,7 +84,8 @@ def _fresh(task: NewTask, seen: Seen, room: int) -> list[Receipt]:
         return [Receipt(task.id, task.queue, SubmitOutcome.FULL, None)]
     statuses = set[TaskStatus]()
     for now_ms in (seen.before.now_ms, seen.after.now_ms):
-        due_ms = now_ms + task.delay_ms if task.run_at_ms is None else task.run_at_ms
+        wait_ms = task.delay_ms if task.deduplication is None else task.deduplication.debounce_ms or task.delay_ms
+        due_ms = now_ms + wait_ms if task.run_at_ms is None else task.run_at_ms
         statuses.add(TaskStatus.PENDING if due_ms > now_ms else TaskStatus.QUEUED)
     return [Receipt(task.id, task.queue, SubmitOutcome.NEW, status) for status in statuses]
 
