@@ -287,8 +287,8 @@ def _call(function: Callable[..., object], arguments: Mapping[str, Any]) -> obje
         raise
     except Exception as error:
         _refuse(f"the function that makes the unique key raised {type(error).__name__}: {error}.", error)
-    if made is None:
-        _refuse("the function that makes the unique key returned None: return text, a number or a tuple of them.")
+    if made is None or made != made:  # NaN is not even like itself
+        _refuse(f"the function that makes the unique key returned {made}: return text, a number or a tuple of them.")
     return made
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtq_engine.model import Claim
+from tests.explore.absorbing import rivals
 from tests.explore.calls.base import Call
 from tests.explore.calls.control import Announce
 from tests.explore.calls.intake import Submit
@@ -120,11 +121,13 @@ class Stage:
         return self.dice.choice(wanted).task.id if wanted else None
 
     def some_task_without_its_key(self) -> str | None:
-        """A task that has ended and whose idempotency key was taken by another."""
+        """A task that has ended and whose idempotency key or unique key was taken by another."""
         promises = self.world.promises
         keys = {name: key.task_id for name, key in promises.keys.items()}
         ended = [known for known in promises.tasks.values() if known.status is not None and not known.is_living]
         robbed = [
-            known.task.id for known in ended if keys.get(known.task.idempotency_key or "") not in {None, known.task.id}
+            known.task.id
+            for known in ended
+            if keys.get(known.task.idempotency_key or "") not in {None, known.task.id} or rivals(promises, known)[0]
         ]
         return self.dice.choice(robbed) if robbed else None

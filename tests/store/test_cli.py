@@ -73,6 +73,46 @@ def test_submitting_again_under_a_key_says_so(dtq):
     assert again.err == "It was submitted before and is queued, in queue default.\n"
 
 
+def test_submitting_what_is_unique_again_says_so(dtq):
+    given = ("submit", "mail", "n=1", "--unique", "until_done", "--unique-key", "account {7}")
+    first = dtq(*given)
+    again = dtq(*given, "--json")
+    assert (again.code, again.json["id"], again.json["outcome"]) == (0, first.out.strip(), "duplicate")
+
+
+def test_a_throttled_task_is_told(dtq):
+    given = ("submit", "mail", "--at-most", "1", "--per", "1m")
+    first, again = dtq(*given), dtq(*given)
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err == (
+        "No more of these are accepted now; it is the latest that was and is queued, in queue default.\n"
+    )
+
+
+def test_a_debounced_task_is_told(dtq, store):
+    first = dtq("submit", "mail", "n=1", "--debounce", "30s", "--debounce-max", "5m", "--unique-key", "k")
+    assert "It is delayed for 30.0 s, in queue default." in first.err
+    again = dtq("submit", "mail", "n=2", "--debounce", "30s", "--debounce-max", "5m", "--unique-key", "k")
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err == "It waited there, is this task now, and waits from now on, in queue default.\n"
+    assert store.inspect.get(first.out.strip()).payload == b'{"n":2}'
+
+
+def test_lines_of_a_file_may_be_alike(dtq):
+    lines = (
+        b'{"type":"mail","unique":"waiting"}\n{"type":"mail","unique":"waiting"}\n'
+        b'{"type":"sms","at_most":1,"per":"1m"}\n{"type":"sms","at_most":1,"per":60}\n'
+        b'{"type":"fax","debounce":5}\n{"type":"fax","debounce":"5s","debounce_max":60}\n'
+        b'{"type":"bad","unique":"always"}\n{"type":"bad","at_most":1}\n{"type":"bad","debounce":5,"delay":5}\n'
+    )
+    ran = dtq("submit", "--file", "-", "--json", stdin=lines)
+    answers = sorted(map(json.loads, ran.out.splitlines()), key=lambda answer: answer["line"])
+    assert [answer["outcome"] for answer in answers] == ["new", "duplicate", "new", "throttled", "new", "replaced", None, None, None]
+    assert "line 7: " in ran.err
+    assert "at_most and per say together" in ran.err
+    assert ran.code == 1
+
+
 def test_another_payload_under_a_key_is_refused(dtq):
     dtq("submit", "mail", "a=1", "--idempotency-key", "k")
     ran = dtq("submit", "mail", "a=2", "--idempotency-key", "k")

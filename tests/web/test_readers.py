@@ -111,6 +111,35 @@ def test_a_payload_is_judged_by_what_workers_have_published(api, publish):
     assert next(iter(answers.values())).json["warnings"] == []
 
 
+def test_a_type_is_as_unique_by_the_api_as_in_python(api, publish, settings):
+    def mail_once(app):
+        @app.task("mail", unique="until_done", unique_key=("to",))
+        def mail(to: str, subject: str = "") -> None: ...
+
+        return mail
+
+    publish(mail_once)
+    first = api.post(TASKS, json={"type": "mail", "payload": {"to": "ada"}}).json
+    app = Dtq(settings)
+    again = mail_once(app).submit("ada", "Hello")
+    app.close()
+    assert (again.id, again.outcome) == (first["id"], "duplicate")
+    third = api.post(TASKS, json={"type": "mail", "payload": {"to": "ada", "subject": "Bye"}}).json
+    assert (third["id"], third["outcome"]) == (first["id"], "duplicate")
+    assert api.post(TASKS, json={"type": "mail", "payload": {"to": "ada"}, "unique": "no"}).json["outcome"] == "new"
+
+
+def test_where_a_function_makes_the_key_it_has_to_be_given(api, publish):
+    def mail_once(app):
+        @app.task("mail", unique="until_done", unique_key=lambda to: to.lower())
+        def mail(to: str) -> None: ...
+
+    publish(mail_once)
+    answer = api.post(TASKS, json={"type": "mail", "payload": {"to": "Ada"}})
+    assert (answer.status_code, answer.json["field"]) == (400, "unique_key")
+    assert api.post(TASKS, json={"type": "mail", "payload": {"to": "Ada"}, "unique_key": "ada"}).status_code == 202
+
+
 def test_what_a_refusal_says_does_not_repeat_what_is_redacted(api, publish):
     publish(charge)
     answer = api.post(TASKS, json={"type": "mail", "payload": {"card": [CARD], "order": {}, "to": "ada"}})

@@ -69,7 +69,7 @@ def test_the_key_in_the_header_wins_and_may_be_quoted(api, header):
         for key in ("a", "b")
     ]
     assert [answer.status_code for answer in answers] == [202, 200]
-    assert answers[1].json == answers[0].json | {"duplicate": True, "warnings": []}
+    assert answers[1].json == answers[0].json | {"duplicate": True, "warnings": [], "outcome": "duplicate"}
 
 
 def test_a_repeated_id_is_answered_with_the_same_task(api):
@@ -291,3 +291,54 @@ def test_an_app_that_has_handlers_itself_decides_by_them_while_no_worker_lives(s
 
 def test_problems_hold_no_traceback(api):
     assert "Traceback" not in json.dumps(raw(api, b"{").json)
+
+
+def test_a_unique_task_is_answered_with_200_and_the_one_that_stands_for_it(api):
+    first = post(api, unique="until_done", unique_key="account 7")
+    again = post(api, unique="until_done", unique_key="account 7", payload={"to": "bob"})
+    assert (first.status_code, first.json["outcome"], first.json["duplicate"]) == (202, "new", False)
+    assert (again.status_code, again.json["outcome"], again.json["duplicate"]) == (200, "duplicate", True)
+    assert again.json["id"] == first.json["id"]
+    found = api.get(first.headers["Location"]).json
+    assert (found["unique"], found["debounced"]) == ("until_done", False)
+
+
+def test_no_more_are_accepted_than_a_throttle_lets_pass(api):
+    answers = [post(api, at_most=1, per_seconds=60) for _ in range(3)]
+    assert [(each.status_code, each.json["outcome"]) for each in answers] == [
+        (202, "new"),
+        (200, "throttled"),
+        (200, "throttled"),
+    ]
+
+
+def test_a_debounced_task_becomes_what_was_sent_last(api, store):
+    first = post(api, debounce_seconds=60, debounce_max_seconds=90, unique_key="k", payload={"n": 1})
+    again = post(api, debounce_seconds=60, debounce_max_seconds=90, unique_key="k", payload={"n": 2})
+    assert (again.status_code, again.json["outcome"], again.json["status"]) == (200, "replaced", "pending")
+    assert store.inspect.get(first.json["id"]).payload == b'{"n":2}'
+
+
+def test_a_batch_says_of_each_task_what_became_of_it(api):
+    tasks = [{"type": "mail", "unique": "waiting"}, {"type": "mail", "unique": "waiting"}, {"type": "mail"}]
+    answer = api.post(f"{TASKS}/batch", json={"tasks": tasks}).json
+    assert [item["task"]["outcome"] for item in answer["items"]] == ["new", "duplicate", "new"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"unique": "always"}, "unique"),
+        ({"unique_key": "k"}, "unique_key"),
+        ({"unique": "waiting", "unique_key": ""}, "unique_key"),
+        ({"at_most": 1}, "at_most"),
+        ({"at_most": 0, "per_seconds": 1}, "at_most"),
+        ({"at_most": 1, "per_seconds": -1}, "per_seconds"),
+        ({"debounce_seconds": 5, "unique": "waiting"}, "debounce"),
+        ({"debounce_seconds": 5, "delay_seconds": 5}, "debounce"),
+        ({"debounce_seconds": 5, "debounce_max_seconds": 1}, "debounce_max"),
+    ],
+)
+def test_what_makes_no_sense_of_tasks_that_are_alike_is_named(api, fields, field):
+    answer = post(api, **fields)
+    assert (answer.status_code, answer.json["code"], answer.json["field"]) == (400, "INVALID_TASK", field)
