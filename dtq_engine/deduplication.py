@@ -7,6 +7,7 @@ makes the same one from what workers publish.
 import difflib
 import functools
 import inspect
+import math
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -287,7 +288,7 @@ def _call(function: Callable[..., object], arguments: Mapping[str, Any]) -> obje
         raise
     except Exception as error:
         _refuse(f"the function that makes the unique key raised {type(error).__name__}: {error}.", error)
-    if made is None or made != made:  # NaN is not even like itself
+    if made is None or (isinstance(made, float) and math.isnan(made)):
         _refuse(f"the function that makes the unique key returned {made}: return text, a number or a tuple of them.")
     return made
 
