@@ -53,6 +53,7 @@ from dtq_engine.worker.wire import Wire
 
 log = logging.getLogger("dtq.worker")
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PRESS_S = 0.1
 # They have a limit of a second, but a busy machine may not keep to it.
 CALLBACK_S = 10.0
@@ -118,6 +119,7 @@ class Child:
         self._cause: Cause | None = None
         self._interrupted = False
         self._over = threading.Event()
+        self._home = ""
 
     def run(self) -> None:
         """Run what the worker sends until it sends no more."""
@@ -132,22 +134,36 @@ class Child:
         self._executor = Executor(app.registry, self._inflight, self._around)
         Listener(self._uplink.book, settings.task_logs).listen()
         faulthandler.unregister(ASKED)
+        with suppress(OSError):  # it may be gone
+            self._home = str(Path.cwd())
         self._wire.send(Ready(rss_kib()))
         threading.Thread(target=self._listen, name="dtq-listen", daemon=True).start()
+        pid = os.getpid()
         while (job := self._jobs.get()) is not None:
             if app.registry.get(job.claim.type) is None:
                 self._wire.send(Unfit(f"importing {self._welcome.app} registers no task {job.claim.type} here."))
                 return
             outcome = self._outcome_of(job)
+            if os.getpid() != pid:
+                # The handler forked, and this is the copy, which has come back as well: only one may answer.
+                os._exit(1)
             self._uplink.conclude()
             self._flush()
             self._wire.send(Ended.of(outcome, rss_kib()))
         self._runner.close()
 
+    def _forget_the_one_before(self) -> None:
+        """Undo what a handler may have made of the process, as far as it hinders the next one."""
+        self._listen_to_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        with suppress(OSError):  # somebody has removed the folder
+            os.chdir(self._home)
+
     def _listen_to_signals(self) -> None:
         # Whoever signals all processes of a machine means the worker: it drains, and decides about this one.
-        signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(signal.SIGINT, self._on_term)
+        for number in SIGNALS:
+            signal.signal(number, self._on_term)
 
     def _load(self) -> Dtq:
         app = load_app(self._welcome.app)
@@ -161,7 +177,7 @@ class Child:
         claim = job.claim
         if job.stopping:
             self._around.stopping.set()
-        self._listen_to_signals()  # again, for the handler before may have chosen otherwise
+        self._forget_the_one_before()
         self._wire.send(Begun())
         try:
             if self._cause is not None:
@@ -246,6 +262,6 @@ class Child:
         self._task.get_loop().call_soon_threadsafe(self._task.cancel, self._cause.value)
 
     def _flush(self) -> None:
-        with suppress(OSError, ValueError):  # a handler may have closed it
-            if sys.stdout is not None:
-                sys.stdout.flush()
+        # A handler may have closed it, or put anything in its place.
+        with suppress(Exception):
+            sys.stdout.flush()

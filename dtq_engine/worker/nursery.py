@@ -123,6 +123,6 @@ class Nursery:
         self._lose(child)
         self.all.remove(child)
         child.process.close()
-        if child.interrupted or death.code != 0:
+        if child.interrupted or child.execution is not None or death.code != 0:
             child.process.end_kin()
         self._buried(child, death)

@@ -145,13 +145,14 @@ class Offspring:
 
     def died(self, death: Death) -> ProcessDied:
         """What is said of its death to whoever waited for it."""
+        what = "that ran the task" if self.begun else "for a task"
         step = "before the handler was done" if self.begun else "before it came to the handler"
         peak = f"{'at most ' if death.peak_kib <= death.floor_kib else ''}{round(death.peak_kib / 1024)} MiB"
         hint = ""
         if death.signal == "SIGKILL" and oom_kills() > self._oom_kills:
             hint = "; the kernel has killed a process since then because memory ran out: give it more, or it less to do"
         return ProcessDied(
-            f"The process that ran the task {death} {step}; the most memory it used was {peak}{hint}.",
+            f"The process {what} {death} {step}; the most memory it used was {peak}{hint}.",
             exit_code=None if death.signal else death.code,
             signal=death.signal,
             peak_rss_kib=death.peak_kib,

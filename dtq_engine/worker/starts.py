@@ -6,7 +6,7 @@ import time
 log = logging.getLogger("dtq.worker")
 
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
+LONGEST_PAUSE_S = 10.0
 
 
 class Starts:

@@ -10,10 +10,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dtq_engine import Dtq, PermanentError, ProcessDied, Retry, Snooze, TaskContext
 
@@ -193,6 +194,74 @@ def stubborn(path: str) -> None:
                 pass
         except BaseException:  # nothing stops it from within
             continue
+
+
+@app.task("rude", process=True, max_attempts=1)
+def rude(how: str) -> str:
+    """Leave the process in a bad state, and return."""
+    match how:
+        case "fork":
+            os.fork()  # and both return
+        case "chdir":
+            os.chdir("/")
+        case "mask":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        case "no stdout":
+            sys.stdout = cast("Any", object())
+        case "closed":
+            sys.stdout.close()
+            os.close(2)
+        case "print":
+            for _ in range(10):
+                print("x" * 1_048_576)
+        case _:
+            leave_something(how)
+    return how
+
+
+def leave_something(how: str) -> None:
+    """Have something happen in the process later."""
+    match how:
+        case "alarm":
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+        case "thread":
+            threading.Thread(target=time.sleep, args=(60,)).start()
+        case "exits":
+            atexit.register(os._exit, 3)
+
+
+@app.task("rude.end", process=True, max_attempts=1)
+def rude_end(how: str) -> None:
+    """End the attempt in an unusual way."""
+    match how:
+        case "closes all":
+            os.closerange(3, 1024)
+        case "exits with 0":
+            os._exit(0)
+        case "kills its group":
+            os.killpg(0, signal.SIGKILL)
+        case "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "unspeakable":
+            raise Unspeakable
+        case "wordy":
+            raise ValueError("x" * 50_000_000)
+        case "deep":
+            deeper()
+
+
+def deeper() -> None:
+    deeper()
+
+
+class Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@app.task("cwd", process=True)
+def cwd() -> list[Any]:
+    return [os.getpid(), str(Path.cwd())]
 
 
 @app.task("deafen", process=True)

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtq_engine import ConfigurationError, Dtq, InvalidHandler, Settings, Task, TaskStatus
+from dtq_engine import ConfigurationError, Dtq, Handle, InvalidHandler, Settings, Task, TaskStatus
 from dtq_engine.worker import Worker, nursery, offspring
 from tests.support.environ import environ_of
 from tests.support.waiting import wait_until
@@ -30,6 +31,11 @@ Living = Callable[[], list[int]]
 
 # Until a process is started, the app imported and the task done, on a busy machine.
 COLD_S = 20
+
+
+def blocked_by(handle: Handle[Any]) -> str | None:
+    """Why a task is blocked, if it is."""
+    return handle.info().reason
 
 
 @pytest.fixture
@@ -359,14 +365,15 @@ def test_a_task_whose_process_cannot_be_started_is_blocked_until_it_can_and_lose
 
 
 @pytest.mark.drains
+@pytest.mark.timeout(180)
 def test_while_no_process_can_be_started_it_is_tried_and_said_seldom_however_many_tasks_wait(
     app: Dtq, spawn: Spawn, tmp_path: Path
 ) -> None:
     process = spawn(WORKING, worker_concurrency=4)
     (tmp_path / "jobs.py").write_text("open('tried', 'a').write('x'); raise RuntimeError('broken since')")
-    handles = app.submit_many([isolated.pid.prepare() for _ in range(40)])
+    handles = [isolated.pid.submit() for _ in range(12)]
     for handle in handles:
-        wait_until(lambda handle=handle: handle.info().reason, COLD_S)
+        wait_until(partial(blocked_by, handle), COLD_S)
     tried, said = len((tmp_path / "tried").read_text()), process.log.count("broken since")
     # At first as many as there are slots at the same time; that is said once.
     assert 1 <= said <= 6
@@ -643,6 +650,71 @@ def test_a_worker_that_is_killed_leaves_no_handler_running(app: Dtq, spawn: Spaw
     process.kill()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 1)
     handle.cancel()
+
+
+# Handlers without manners.
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("how", ["fork", "chdir", "mask", "no stdout", "closed", "print", "alarm", "thread", "exits"])
+def test_what_a_handler_does_to_its_process_costs_no_other_task(
+    app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path, how: str
+) -> None:
+    process = spawn(WORKING, worker_concurrency=1, drain_timeout_s=1)
+    handle, others = isolated.rude.submit(how), [isolated.cwd.submit() for _ in range(5)]
+    assert handle.result(timeout=COLD_S) == how
+    for other in others:
+        _pid, folder = other.result(timeout=COLD_S)
+        assert folder == str(tmp_path)
+        assert (ended(other).attempt, ended(other).errors) == (1, ())
+    # And it can be interrupted as any other.
+    late = isolated.sleepy.options(timeout=0.5, max_attempts=1).submit(str(tmp_path / "notes"), 60)
+    assert ended(late, COLD_S).errors[0].type == "TimedOut"
+    assert lines(tmp_path / "notes")[1:] == ["cleaned"]
+    members = process.children
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    wait_until(lambda: not any(is_alive(pid) for pid in members), 1)
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize(
+    ("how", "kind", "said"),
+    [
+        ("closes all", "ProcessDied", "before the handler was done"),
+        ("exits with 0", "ProcessDied", "ended with exit code 0 before the handler was done"),
+        ("kills its group", "ProcessDied", "was killed by SIGKILL before the handler was done"),
+        ("stops", "TimedOut", "ran longer than its timeout of 2 s"),
+        ("unspeakable", "Unspeakable", ""),
+        ("wordy", "ValueError", "xxx"),
+        ("deep", "RecursionError", "maximum recursion depth exceeded"),
+    ],
+)
+def test_however_a_handler_ends_that_is_the_end_of_its_attempt_only(
+    app: Dtq, start: Start, ended: Ended, how: str, kind: str, said: str
+) -> None:
+    start(worker_concurrency=1)
+    task = ended(isolated.rude_end.options(timeout=2).submit(how), COLD_S)
+    (error,) = task.errors
+    assert (task.status, error.type) == (TaskStatus.DEAD_LETTERED, kind)
+    assert said in error.message
+    assert isolated.pid.submit().result(timeout=COLD_S)
+
+
+@pytest.mark.drains
+@pytest.mark.timeout(180)
+def test_two_hundred_tasks_survive_that_their_processes_are_killed_at_any_moment(
+    app: Dtq, start: Start, ended: Ended, living: Living
+) -> None:
+    handles = [isolated.pid.submit() for _ in range(200)]
+    worker = start(worker_concurrency=4)
+    for done in range(10, 110, 10):
+        wait_until(lambda: worker.parts.inflight.finished >= done, COLD_S)  # noqa: B023 - called at once
+        for pid in living():
+            os.kill(pid, signal.SIGKILL)
+    tasks = [ended(handle, 2 * COLD_S) for handle in handles]
+    assert {task.status for task in tasks} == {TaskStatus.SUCCEEDED}
+    assert {error.type for task in tasks for error in task.errors} <= {"ProcessDied"}
 
 
 # The end of a process in good order.
