@@ -134,7 +134,7 @@ local function execution(record)
   return (record.k or '-') .. ' ' .. counted(record.a) .. ' ' .. counted(record.f) .. ' ' .. (record.b or '0') .. ' ' .. (record.l or '0')
 end
 
--- A record's limits: the last of its numbers is the timeout; its deadline follows from its start.
+-- A record's limits: the last of its numbers is the timeout.
 local function timeout_of(record) return tonumber(string.match(record.r or '', '^%d %d+ %d+ %d+ %d+ %d+ (%d+)$')) end
 local readable = {}
 local TOO_LONG = string.rep('%d', 15)
@@ -148,7 +148,6 @@ local function is_readable(record)
   end
   return readable[limits] and string.find(asked, '^%d %d%d%d%d%d%d%d%d%d%d%d%d%d ') ~= nil
 end
-local function deadline_of(record) return (tonumber(record.b) or 0) + (timeout_of(record) or 0) end
 
 -- Its priority as a digit, and when it was made, in ms; nil when it is none.
 local function band(record) return string.match(record.r or '', '^(%d) ') end

@@ -3,18 +3,21 @@
 -- A lease whose task has moved on (finished, reclaimed, cancelled) is not renewed but named in the reply, so
 -- that the worker can stop that execution. A deadline passed by more than a lease ends it too, unless the
 -- worker marks the execution overdue: a thread that has not returned must not run again beside itself.
--- A pending entry that went missing is restored; it is the lease.
+-- The worker's own clock tells how long it has run, where it says so: Redis' may have been set meanwhile.
+-- A pending entry that went missing is restored; it is the lease. Where its stream takes no more entries, the task
+-- goes on without one: its holder still ends it.
 --
--- ARGV     [2] worker, then per execution: id, token, '1' when overdue
+-- ARGV     [2] worker, then per execution: id, token, for how many ms it has run ('overdue': to be kept all the same;
+--          '': Redis' clock tells)
 -- Returns  {1-based positions lost}, {1-based positions whose cancel was asked for}
 
 open()
 local worker, now = ARGV[2], now_ms()
 local lost, cancel, renewals = {}, {}, {}
 
-local function owns(record, token, overdue)
+local function owns(record, token, ran)
   if record.s ~= 'R' or record.k ~= token then return false end
-  return overdue == '1' or now <= deadline_of(record) + (tonumber(record.l) or 0)
+  return ran == 'overdue' or (tonumber(ran) or now - number(record.b)) <= number(timeout_of(record)) + number(record.l)
 end
 
 for at = 3, #ARGV, 3 do
@@ -39,8 +42,10 @@ end
 local function restore(stream, item)
   redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
   if #redis.call('XRANGE', stream, item.entry, item.entry) == 0 then
-    item.entry = redis.call('XADD', stream, '*', 'i', item.id)
-    set(item.id, 'e', item.entry)
+    local entry = redis.pcall('XADD', stream, '*', 'i', item.id)
+    if type(entry) == 'table' then return end
+    item.entry = entry
+    set(item.id, 'e', entry)
   end
   redis.call('XCLAIM', stream, 'workers', worker, 0, item.entry, 'IDLE', 0, 'FORCE', 'JUSTID')
 end

@@ -1,6 +1,6 @@
 """Executions: claim them, keep them, end them; and be told when a task ends."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from dtq_engine.errors import MemoryFull, TaskNotFound
@@ -56,14 +56,21 @@ class Leases:
         word, _, room_in_ms = reply[0].decode().partition(" ")
         return ClaimReply(ClaimStatus(word), claims, int(room_in_ms) if room_in_ms else None)
 
-    def renew(self, claims: Sequence[Claim], *, overdue: Collection[tuple[str, str]] = ()) -> Renewal:
-        """Keep these leases. `overdue`: keys of executions kept although past their deadline."""
+    def renew(
+        self, claims: Sequence[Claim], *, overdue: Collection[Key] = (), ran_ms: Mapping[Key, int] | None = None
+    ) -> Renewal:
+        """Keep these leases. `overdue`: keys of executions kept although past their deadline.
+
+        `ran_ms` tells by the caller's own clock how long each has run, and so whether it is past it; of those that are
+        not in it Redis' clock tells, which may have been set since they started.
+        """
+        said = {key: str(ran) for key, ran in (ran_ms or {}).items()} | dict.fromkeys(overdue, "overdue")
         lost: set[Key] = set()
         cancel: set[Key] = set()
         for queue, positions in _by_queue(claims).items():
             for part in chunks(positions, [0] * len(positions), TASKS_PER_CALL):
                 batch = [claims[position] for position in part]
-                args = [item for claim in batch for item in (*claim.key, "1" if claim.key in overdue else "0")]
+                args = [item for claim in batch for item in (*claim.key, said.get(claim.key, ""))]
                 reply: list[list[int]] = self._base.run("renew", queue, batch[0].worker, *args)
                 for keys, numbers in ((lost, reply[0]), (cancel, reply[1])):
                     keys.update(batch[number - 1].key for number in numbers)

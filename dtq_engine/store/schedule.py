@@ -24,6 +24,8 @@ class Schedule:
         self._base = base
         # By how much the clock of each queue's server is ahead of ours; the nodes of a cluster have one each.
         self._ahead_ms: dict[str, float] = {}
+        # When such a clock was last found to have been set forward, by our own.
+        self._set_at: dict[str, float] = {}
 
     def promote(self, queue: str) -> Promotion:
         """Make up to 100 due tasks available; says when the next one is due."""
@@ -45,7 +47,7 @@ class Schedule:
         while priority and len(found) < TASKS_PER_CALL:
             sent_ms = self._ahead_ms[queue] + time.monotonic() * 1000
             page = (reaper, token, priority, entry, TASKS_PER_CALL - len(found))
-            reply = self._ask(queue, sent_ms, page, steady_ms)
+            reply = self._ask(queue, sent_ms, page, self._steady_ms(queue, steady_ms))
             found += [decode_claim(item, queue, reaper, token) for item in reply[2:]]
             priority, entry = reply[0].decode(), reply[1].decode()
         return found
@@ -55,8 +57,17 @@ class Schedule:
         times = (round(lease_s * 1000), round(sent_ms), round(late_s(lease_s) * 1000), steady_ms)
         reply: list[Any] = self._base.run("reclaim", queue, *page, *times)
         # Learnt when the answer is there, so that a slow one makes the next call look late, and never early.
-        self._ahead_ms[queue] = int(reply[0]) - time.monotonic() * 1000
+        now = time.monotonic()
+        ahead_ms = int(reply[0]) - now * 1000
+        if ahead_ms - self._ahead_ms.get(queue, ahead_ms) > late_s(lease_s) * 1000:
+            self._set_at[queue] = now  # the leases look older than they are
+        self._ahead_ms[queue] = ahead_ms
         return reply[1:]
+
+    def _steady_ms(self, queue: str, steady_ms: int) -> int:
+        """For how long idle times can be told: by a clock that was set forward every lease looks expired."""
+        since = self._set_at.get(queue)
+        return steady_ms if since is None else min(steady_ms, round((time.monotonic() - since) * 1000))
 
     def trim(self, queue: str) -> int:
         """Let finished tasks go that are over the limits; how many went. Call again while it is not 0."""

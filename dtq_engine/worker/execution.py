@@ -97,15 +97,16 @@ class Execution:
         """Its handler is called only now, in a process that had to be started first."""
         self.deadline = time.monotonic() + self.claim.timeout_ms / 1000
 
-    def outlasts_its_record(self, now: float) -> bool:
-        """Whether it is to be kept although the deadline in its record, which counts from the claim, may be over.
+    def ran_ms(self, now: float) -> int | None:
+        """How long its handler has run; None while it is to be kept however long that is.
 
-        So is a thread that has not returned, and a handler whose clock has started later, until that has run out.
+        So is a thread that has not returned, and a process until it must be dead.
         """
         if self.overdue_since is not None:
-            return True
-        recorded = self.started + self.claim.timeout_ms / 1000
-        return self.deadline > recorded and recorded <= now < self.deadline + UNWIND_S
+            return None
+        if self.handler.isolation is not None and now < self.deadline + UNWIND_S:
+            return None
+        return max(0, round((now - self.deadline) * 1000) + self.claim.timeout_ms)
 
     def give_context(self, cancelled: threading.Event) -> None:
         """Make its context, of which `cancelled` is set once it is to give up."""

@@ -82,8 +82,12 @@ class Heartbeat(Loop):
 
     def _renew(self, executions: Sequence[Execution]) -> None:
         now = time.monotonic()
-        overdue = {each.key for each in executions if each.outlasts_its_record(now)}
-        renewal = self._store.leases.renew([each.claim for each in executions], overdue=overdue)
+        ran_ms = {each.key: each.ran_ms(now) for each in executions}
+        renewal = self._store.leases.renew(
+            [each.claim for each in executions],
+            overdue=[key for key, ran in ran_ms.items() if ran is None],
+            ran_ms={key: ran for key, ran in ran_ms.items() if ran is not None},
+        )
         for key in renewal.cancel:
             self._interrupt(key, Cause.CANCEL)
         for key in renewal.lost:

@@ -118,7 +118,8 @@ def renew(stage: Stage) -> None:
     """A worker's heartbeat, for all it holds or thinks it holds."""
     if claims := stage.holdings():
         overdue = frozenset(claim.key for claim in claims if stage.dice.random() < 0.3)
-        stage.send(Renew(tuple(claims), overdue), late=True)
+        ran_ms = stage.dice.choice((None, None, 0, claims[0].timeout_ms, 10**9))
+        stage.send(Renew(tuple(claims), overdue, ran_ms), late=True)
 
 
 def finalize(stage: Stage) -> None:

@@ -337,6 +337,19 @@ def test_the_hold_off_ends(hand, other, store, client, clock):
     assert ids(other.reclaim()) == ["a"]
 
 
+def test_a_clock_that_was_set_forward_makes_no_lease_look_expired(hand, other, store, client, clock, monkeypatch):
+    assert other.reclaim() == []
+    lose(hand, "a", clock)
+    away(store, client, seconds=3600)
+    # To a reaper the server's clock has gone on by an hour at once, while all its exchanges were quick.
+    monkeypatch.setattr("dtq_engine.store.schedule.time.monotonic", lambda began=time.monotonic: began() - 3600)
+    for _ in range(3):
+        assert other.reclaim(steady_ms=10**10) == []
+    now = store.now_ms()
+    client.set(store.keys.pulse("default"), f"{now} {now - 31_000}")
+    assert ids(other.reclaim(steady_ms=10**10)) == ["a"]
+
+
 def test_a_clock_that_was_set_back_holds_nobody_off(hand, other, store, client, clock):
     lose(hand, "a", clock)
     clock.advance(LEASE_S)

@@ -136,6 +136,28 @@ def test_overdue_is_said_of_one_execution_only(hand, store, clock):
     assert store.leases.renew([first, second], overdue=[first.key]).lost == {second.key}
 
 
+HOUR_MS = 3_600_000
+
+
+@both
+@pytest.mark.parametrize("set_ms", [HOUR_MS, -HOUR_MS, 48 * HOUR_MS])
+def test_a_clock_that_is_set_takes_no_execution_from_a_worker_that_knows_how_long_it_has_run(
+    hand, store, client, set_ms
+):
+    claim = hand.start("a", timeout_ms=10_000)
+    client.set(store.keys.clock("default"), set_ms)
+    assert store.leases.renew([claim], ran_ms={claim.key: 500}) == KEPT
+    assert store.leases.renew([claim], ran_ms={claim.key: 40_000}) == KEPT
+    assert store.leases.renew([claim], ran_ms={claim.key: 40_001}).lost == {claim.key}
+    assert hand.end(claim) == "OK"
+
+
+@pytest.mark.parametrize("ran_ms", [10**18, -5])
+def test_how_long_an_execution_has_run_may_be_any_number(hand, store, ran_ms):
+    claim = hand.start("a")
+    assert (claim.key in store.leases.renew([claim], ran_ms={claim.key: ran_ms}).lost) is (ran_ms > 0)
+
+
 # What is missing is restored
 
 
@@ -198,3 +220,16 @@ def test_of_two_missing_entries_both_are_restored(hand, store, client, stream):
     client.xack(stream, "workers", claims[0].entry, claims[2].entry)
     assert store.leases.renew(claims) == KEPT
     assert pending(client, stream) == [claim.entry.encode() for claim in claims]
+
+
+@pytest.mark.keeps_keys
+def test_a_stream_that_takes_no_more_entries_costs_no_neighbour_its_lease(hand, other, store, client, stream, clock):
+    hand.submit("a", "b")
+    claims = hand.claim()
+    client.execute_command("XSETID", stream, "18446744073709551615-18446744073709551615")
+    client.xdel(stream, claims[0].entry)
+    clock.advance(20)
+    assert store.leases.renew(claims) == KEPT
+    clock.advance(20)
+    assert other.reclaim() == []
+    assert hand.end_all(claims) == ["OK", "OK"]

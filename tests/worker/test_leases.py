@@ -399,3 +399,35 @@ def test_an_outcome_is_kept_while_redis_is_stopped_and_recorded_afterwards(
         os.kill(server.pid, signal.SIGCONT)
         worker.stop()
         worker.join(10)
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("set_ms", [3_600_000, -3_600_000, 48 * 3_600_000])
+def test_a_clock_that_is_set_costs_no_healthy_worker_a_task(
+    app: Dtq, start: Start, ended: Ended, gate: threading.Event, log: Any, client: Any, set_ms: int
+) -> None:
+    runs: list[str] = []
+
+    @app.task("sync", timeout=60)
+    def sync() -> None:
+        runs.append("sync")
+        gate.wait()
+
+    @app.task("async", timeout=60)
+    async def not_sync() -> None:
+        runs.append("async")
+        while not gate.is_set():
+            await asyncio.sleep(0.02)
+
+    workers = [start(), start()]
+    handles = [sync.submit(), not_sync.submit()]
+    wait_until(lambda: len(runs) == 2)
+    client.set(app.store.keys.clock("default"), set_ms)
+    for worker in workers:
+        worker.parts.heartbeat.step()
+        worker.parts.reaper.step()
+    gate.set()
+    assert [(task.status, task.attempt) for task in map(ended, handles)] == [(TaskStatus.SUCCEEDED, 1)] * 2
+    assert sorted(runs) == ["async", "sync"]
+    assert "lost its lease" not in log.text
+    client.delete(app.store.keys.clock("default"))

@@ -121,17 +121,22 @@ def _check_claim(claim: Claim, known: Known, worker: str, token: str) -> None:
 
 @dataclass(frozen=True)
 class Renew:
-    """A worker's heartbeat for some executions; `overdue` names those that it keeps past their deadline."""
+    """A worker's heartbeat for some executions; `overdue` names those that it keeps past their deadline.
+
+    `ran_ms` is for how long the others have run by its own clock, if it tells.
+    """
 
     claims: tuple[Claim, ...]
     overdue: frozenset[tuple[str, str]] = frozenset()
+    ran_ms: int | None = None
 
     def __repr__(self) -> str:
         keys = [(*claim.key, "overdue" if claim.key in self.overdue else "") for claim in self.claims]
-        return f"Renew(worker={self.claims[0].worker!r}, {keys})"
+        return f"Renew(worker={self.claims[0].worker!r}, {keys}, ran_ms={self.ran_ms})"
 
     def run(self, store: Store) -> Renewal:
-        return store.leases.renew(self.claims, overdue=self.overdue)
+        ran_ms = {} if self.ran_ms is None else dict.fromkeys((claim.key for claim in self.claims), self.ran_ms)
+        return store.leases.renew(self.claims, overdue=self.overdue, ran_ms=ran_ms)
 
     def learn(self, promises: Promises, answer: Renewal, seen: Seen) -> None:
         for claim in self.claims:
@@ -140,10 +145,13 @@ class Renew:
             is_kept = claim.key not in answer.lost
             expect(is_mine or not is_kept, "only its holder renews a lease", claim.key)
             record = seen.before.records.get(claim.task_id, {})
-            end_ms = int(record.get("b", 0)) + known.task.timeout_ms + int(record.get("l", 0))
-            if is_mine and (claim.key in self.overdue or not seen.maybe_past(end_ms)):
+            most_ms = known.task.timeout_ms + int(record.get("l", 0))
+            end_ms = int(record.get("b", 0)) + most_ms
+            maybe_over = seen.maybe_past(end_ms) if self.ran_ms is None else self.ran_ms > most_ms
+            surely_over = seen.surely_past(end_ms + 1) if self.ran_ms is None else self.ran_ms > most_ms
+            if is_mine and (claim.key in self.overdue or not maybe_over):
                 expect(is_kept, "a holder keeps its lease", claim.key)
-            if is_mine and claim.key not in self.overdue and seen.surely_past(end_ms + 1):
+            if is_mine and claim.key not in self.overdue and surely_over:
                 expect(not is_kept, "an execution past its deadline is not renewed", claim.key)
             if is_kept:
                 lease = seen.after.leases.get((known.priority, seen.after.records[claim.task_id]["e"]))
