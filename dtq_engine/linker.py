@@ -1,9 +1,10 @@
 """Scripts with that part of the library in front that they use: Redis sets up all of it anew on each call."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
-_WORD = re.compile(r"\w+")
+# A word that is no field's name.
+_WORD = re.compile(r"(?<![\w)\]]\.)\b\w+")
 _COMMENT = re.compile(r"--.*")
 _FUNCTION = re.compile(r"(?:local )?function (\w+)")
 _NAMES = re.compile(r"local ([\w, ]+?) *(?:=|$)", re.MULTILINE)
@@ -13,18 +14,19 @@ _BEGINNING = ("local ", "function ")
 _CLOSING = (" ", "end", "}", ")", "\n")
 
 
-def link(library: str, script: str) -> str:
+def link(library: str, script: str, without: Set[str] = frozenset()) -> str:
     """`script` behind those definitions of `library` that it needs, directly or through others.
 
     A definition is a `local` in the first column, or the function for one, up to its end; whatever else the library
-    has is kept. What is left out leaves empty lines behind, so that errors name the lines of the file.
+    has is kept. What is left out leaves empty lines behind, so that errors name the lines of the file. Those in
+    `without` stay undefined: the caller knows that they are not reached.
     """
     pieces = list(_pieces(library))
-    wanted = _words(script)
+    wanted = _words(script) - without
     kept: set[int] = set()
     while more := {at for at, (names, _) in enumerate(pieces) if at not in kept and (not names or names & wanted)}:
         kept |= more
-        wanted = wanted.union(*(_words(pieces[at][1]) for at in more))
+        wanted = wanted.union(*(_words(pieces[at][1]) for at in more)) - without
     return "".join(text if at in kept else "\n" * text.count("\n") for at, (_, text) in enumerate(pieces)) + script
 
 

@@ -134,6 +134,6 @@ for _, task in ipairs(linked) do
   local link = ({NEW = links.introduce, EXISTS = links.complete})[task.outcome]
   if link and not is_withheld(task) then link(task, now) end
 end
-flush_ended(now)
+if #linked > 0 then flush_ended(now) end
 finish(now)
 return reply

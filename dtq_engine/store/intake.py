@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from dtq_engine import codec
+from dtq_engine import codec, scripts
 from dtq_engine.connection import Patience
 from dtq_engine.errors import MemoryFull, RedisUnavailable, SubmitUncertain
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
@@ -53,12 +53,13 @@ class Intake:
         args: list[str | bytes | int] = [self._base.settings.max_queue_depth]
         for task in tasks:
             args += encode_new(task, _fingerprint(task))
+        script = scripts.PLAIN if not any(map(_is_tied, tasks)) else "submit"
         patience = Patience(PATIENCE.unsent_s, min(PATIENCE.sent_s, self._base.settings.submit_patience_s))
         try:
-            reply = self._base.run("submit", queue, "0", *args, patience=patience)
+            reply = self._base.run(script, queue, "0", *args, patience=patience)
             if reply == b"REGISTER":
                 self._workers.list_queue(queue)
-                reply = self._base.run("submit", queue, "1", *args, patience=patience)
+                reply = self._base.run(script, queue, "1", *args, patience=patience)
         except RedisUnavailable as error:
             if error.may_have_run:
                 raise SubmitUncertain(tasks[0].id, [task.id for task in tasks[1:]]) from error
@@ -70,6 +71,10 @@ def _receipt(queue: str, outcome: bytes, task_id: bytes, state: bytes) -> Receip
     if outcome == b"UNIQUE":
         return Receipt(task_id.decode(), queue, SubmitOutcome.DUPLICATE, status_of(state), unique=True)
     return Receipt(task_id.decode(), queue, SubmitOutcome(outcome.decode().lower()), status_of(state))
+
+
+def _is_tied(task: NewTask) -> bool:
+    return bool(task.after or task.children or task.deduplication)
 
 
 def _fingerprint(task: NewTask) -> str | None:

@@ -59,3 +59,12 @@ def test_what_is_left_out_leaves_its_lines_empty():
 
 def test_a_script_that_needs_everything_gets_the_whole_library():
     assert link(LIBRARY, "outer() unused() return table, last") == LIBRARY + "outer() unused() return table, last"
+
+
+def test_a_name_that_the_script_can_do_without_stays_undefined_with_what_only_it_needs():
+    linked = link(LIBRARY, "if task.x then return outer(1) end return last", without={"outer"})
+    assert {name for name in ("outer", "inner", "last") if defines(linked, name)} == {"last"}
+
+
+def test_the_name_of_a_field_is_no_use_of_the_definition():
+    assert kept("return task.last .. other[1].unused .. ('x'..inner)") == {"inner", "first", "LIMIT"}
