@@ -1,14 +1,15 @@
 """How long an execution has run, and when it is kept for however long that is."""
 
-import threading
 import time
 
 import pytest
 
+from dtq_engine.config import Settings
 from dtq_engine.isolation import Isolation
 from dtq_engine.model import Claim, RetryPolicy
 from dtq_engine.registry import Handler
-from dtq_engine.worker.execution import UNWIND_S, Execution
+from dtq_engine.report import Book, Bounds
+from dtq_engine.worker.execution import UNWIND_S, Around, Execution
 
 
 def work() -> None: ...
@@ -18,7 +19,9 @@ def execution(*, isolated: bool, claimed_s_ago: float) -> Execution:
     """One with a timeout of 10 s."""
     claim = Claim("t1", "default", "work", b"{}", "", "1-0", 5, 1, 1, "w1", 0, 0, 10_000, 10_000, 30_000, RetryPolicy())
     handler = Handler("work", work, isolation=Isolation(max_tasks=1, max_rss_kib=None) if isolated else None)
-    return Execution(claim, handler, time.monotonic() - claimed_s_ago, threading.Event())
+    settings = Settings()
+    around = Around(settings, Book(Bounds.of(settings)), lambda _claim, _name, _value, _once: True)
+    return Execution(claim, handler, time.monotonic() - claimed_s_ago, around)
 
 
 @pytest.mark.parametrize("after_s", [5, 11, 300])
