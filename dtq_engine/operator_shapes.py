@@ -2,9 +2,10 @@
 
 import msgspec
 
+from dtq_engine.instants import at
 from dtq_engine.model import WorkerInfo
 from dtq_engine.periodic import PeriodicTask
-from dtq_engine.shapes import at, raw
+from dtq_engine.shapes import raw
 from dtq_engine.store.events import AuditEntry, Event
 
 GAP = "GAP"
@@ -186,9 +187,11 @@ def periodic_shape(task: PeriodicTask) -> PeriodicShape:
 
 def event_shape(event: Event) -> EventShape:
     """An event for `--json`."""
-    same = ("type", "queue", "event_id", "task_id", "task_type", "worker_id", "detail")
+    same = ("type", "queue", "task_id", "task_type", "worker_id", "detail")
     attempt = None if event.task_id is None else event.attempt
-    return EventShape(at=at(event.ts_ms), attempt=attempt, **{name: getattr(event, name) for name in same})
+    number = None if event.event_id < 0 else event.event_id
+    fields = {name: getattr(event, name) for name in same}
+    return EventShape(at=at(event.ts_ms), event_id=number, attempt=attempt, **fields)
 
 
 def gap_shape(queue: str, missing: int | None) -> EventShape:

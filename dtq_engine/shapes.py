@@ -6,12 +6,12 @@ Instants are ISO 8601 in UTC (`2026-10-31T08:00:00.000Z`), lengths of time are m
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from dtq_engine.errors import ConfigurationError, DtqError
+from dtq_engine.instants import at
 from dtq_engine.model import (
     AttemptError,
     CancelOutcome,
@@ -23,6 +23,7 @@ from dtq_engine.model import (
     TaskStatus,
     Unique,
 )
+from dtq_engine.report_shapes import ProgressShape, progress_shape
 
 
 class ErrorShape(msgspec.Struct):
@@ -85,6 +86,7 @@ class TaskShape(msgspec.Struct, kw_only=True):
     errors: list[AttemptShape]
     unique: Unique | None = None
     debounced: bool = False
+    progress: ProgressShape | None = None
 
 
 class TasksShape(msgspec.Struct):
@@ -184,14 +186,6 @@ class DeadLettersShape(msgspec.Struct):
     cursor: str | None
 
 
-def at(ms: int | None) -> str | None:
-    """Epoch milliseconds as ISO 8601 in UTC; None for None, 0, and what lies beyond the year 9999."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z" if ms else None
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
 def raw(value: bytes | None) -> msgspec.Raw:
     """Stored JSON as it is, on one line; what is not JSON becomes a string."""
     if value is None:
@@ -221,6 +215,7 @@ def task_shape(task: Task) -> TaskShape:
     named = {name: getattr(task, name) for name in TaskShape.__struct_fields__ if hasattr(task, name)}
     named |= _result_fields(task) | dict(_instants(task))
     named |= {"max_attempts": task.retry.max_attempts, "payload": raw(task.payload), "headers": dict(task.headers)}
+    named["progress"] = None if task.progress is None else progress_shape(task.progress)
     return TaskShape(**named | {"errors": [_attempt_shape(error) for error in task.errors]})
 
 

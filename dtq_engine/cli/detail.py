@@ -6,7 +6,7 @@ import click
 
 from dtq_engine.cli.text import ago, clip, error_line, status_cell
 from dtq_engine.harmless import safe
-from dtq_engine.model import AttemptError, Relative, Task, TaskStatus, TreeNode
+from dtq_engine.model import AttemptError, Progress, Relative, Task, TaskStatus, TreeNode
 from dtq_engine.words import span
 
 LABEL_WIDTH = 12
@@ -38,6 +38,8 @@ def _body(task: Task, now_ms: int) -> Iterator[str]:
     if task.finished_ms is not None:
         ran = f", the last attempt ran {span(task.run_ms)}" if task.run_ms is not None else ""
         yield _field("finished", ago(task.finished_ms, now_ms) + ran)
+    if task.progress is not None:
+        yield _field("progress", progress_line(task.progress, now_ms))
     if task.worker:
         yield _field("worker", safe(task.worker))
     if task.cancel_requested and not task.status.is_final:
@@ -56,6 +58,14 @@ def _links(node: TreeNode | None) -> Iterator[str]:
 def _names(relatives: Sequence[Relative]) -> str:
     more = f" and {len(relatives) - NAMED_MOST} more" if len(relatives) > NAMED_MOST else ""
     return ", ".join(safe(each.id) for each in relatives[:NAMED_MOST]) + more
+
+
+def progress_line(progress: Progress, now_ms: int) -> str:
+    """`30 of 60 (50 %), reading, in attempt 1, 2s ago`."""
+    known = "" if progress.total is None else f" of {progress.total:,.15g}"
+    percent = "" if progress.percent is None else f" ({progress.percent:.0f} %)"
+    note = f", {safe(progress.note)}" if progress.note else ""
+    return f"{progress.done:,.15g}{known}{percent}{note}, in attempt {progress.attempt}, {ago(progress.at_ms, now_ms)}"
 
 
 def _earlier(task: Task) -> str:

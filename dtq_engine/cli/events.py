@@ -58,6 +58,7 @@ class Wanted:
         """Whether to show this one."""
         return (
             (not self.names or event.type in self.names)
+            and (bool(self.names or self.task_id) or event.type != EventType.TASK_PROGRESS)
             and self.type in {None, event.task_type}
             and self.task_id in {None, event.task_id}
             and self.worker_id in {None, event.worker_id}

@@ -53,6 +53,7 @@ def _every(store: Store, queue: str | None, status: TaskStatus, type_: str | Non
 @click.option("--error", metavar="TEXT", help="Only tasks whose last error contains this.")
 @click.option("--queue", metavar="NAME", callback=as_queue, help="Only tasks of this queue.")
 @click.option("--reason", default="", help="Kept in the audit log.")
+@click.option("--drop-steps", is_flag=True, help="Begin anew: forget the steps and checkpoints that were saved.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 @click.pass_obj
@@ -66,6 +67,7 @@ def requeue(
     error: str | None,
     queue: str | None,
     reason: str,
+    drop_steps: bool,
     yes: bool,
 ) -> int:
     """Give tasks that ended without success a new life, with all their attempts: by id, or all that match.
@@ -83,7 +85,7 @@ def requeue(
         raise click.UsageError("Give the ids of tasks, or a filter: --status, --type, --error or --all; but not both.")
     store = console.app().store
     verb = Verb("requeue", "requeued", lambda task_id, where: store.control.requeue(
-        task_id, queue=where, actor=actor(), reason=reason))  # fmt: skip
+        task_id, queue=where, actor=actor(), reason=reason, keep_steps=not drop_steps))  # fmt: skip
     if task_ids:
         return apply(console, verb, [(task_id, queue) for task_id in task_ids])
     chosen = list(Ended(statuses, type_, queue, error).places(store))

@@ -14,6 +14,8 @@ ENTRIES_PER_CALL = 20
 
 
 NO_TASK = "*"
+UNNUMBERED = b"-"
+NO_NUMBER = -1
 
 
 class EventType(StrEnum):
@@ -30,6 +32,8 @@ class EventType(StrEnum):
     TASK_EXPIRED = "TASK_EXPIRED"
     TASK_DUPLICATE_ABSORBED = "TASK_DUPLICATE_ABSORBED"
     TASK_FENCED = "TASK_FENCED"
+    TASK_PROGRESS = "TASK_PROGRESS"
+    """Told only to whoever looks on: it has no number (-1), and is in no log."""
     WORKER_STARTED = "WORKER_STARTED"
     WORKER_STOPPED = "WORKER_STOPPED"
     WORKER_STALE = "WORKER_STALE"
@@ -38,7 +42,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened in a queue; `event_id` counts up by one within it.
+    """One thing that happened in a queue; `event_id` counts up by one within it, but -1 stands for no number.
 
     Events of a worker, and of the queue itself, have no `task_id` and no `task_type`, and 0 as `attempt`. A worker that
     serves several queues is told in each of them.
@@ -164,13 +168,13 @@ def _decode(queue: str, entry: bytes, fields: Any) -> list[Event]:
 
 def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
     """The events of consecutive numbers up to `last`; a line that is none of ours is left out."""
-    if not last.isdigit() or (at_ms := whole(ts_ms)) is None:
+    if not (last.isdigit() or last == UNNUMBERED) or (at_ms := whole(ts_ms)) is None:
         return []
     lines = body.decode("utf-8", "replace").split("\n")
-    first = int(last) - len(lines) + 1
+    first = None if last == UNNUMBERED else int(last) - len(lines) + 1
     return [
         Event(
-            event_id=number,
+            event_id=NO_NUMBER if first is None else number,
             ts_ms=at_ms,
             type=words[0],
             task_id=None if words[1] == NO_TASK else words[1],
@@ -180,7 +184,7 @@ def _events(queue: str, last: bytes, ts_ms: bytes, body: bytes) -> list[Event]:
             worker_id=None if words[4] == "-" else words[4],
             detail=None if words[5] == "-" else words[5],
         )
-        for number, words in enumerate((line.split(" ") for line in lines), first)
+        for number, words in enumerate((line.split(" ") for line in lines), first or 0)
         if len(words) == 6 and whole(words[3].encode()) is not None
     ]
 

@@ -125,7 +125,7 @@ class EventFeed:
         except RedisUnavailable:
             self.close()
             raise
-        self._times |= {each.queue: each.ts_ms for each in told if isinstance(each, Event)}
+        self._times |= {each.queue: each.ts_ms for each in told if isinstance(each, Event) and each.event_id >= 0}
         return told
 
     def close(self) -> None:
@@ -182,6 +182,8 @@ class EventFeed:
         events = decode_message(queue, message)
         if not events:
             return []
+        if events[0].event_id < 0:
+            return list(events)
         first, last, position = events[0].event_id, events[-1].event_id, replay.positions.get(queue, 0)
         gaps: list[Told] = []
         if last <= position:

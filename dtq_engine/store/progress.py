@@ -34,8 +34,11 @@ def pack_line(at_ms: int, level: str, logger: str, message: str, most_bytes: int
     return f"{at_ms} {_word(level)} {_word(logger)}\n".encode("utf-8", "backslashreplace") + body
 
 
-def unpack_line(entry: bytes, fields: Any, after: int) -> LogLine | None:
-    """The line of an entry, which comes after the line number `after`; None for what is no line of ours."""
+def unpack_line(entry: bytes, fields: Any, after: int | None) -> LogLine | None:
+    """The line of an entry, which comes after the line number `after` (None: nothing is said of those before it).
+
+    None for what is no line of ours.
+    """
     number = whole(entry.partition(b"-")[0])
     body = pairs(fields)
     head, _, message = body.get(b"l", b"").partition(b"\n")
@@ -44,7 +47,7 @@ def unpack_line(entry: bytes, fields: Any, after: int) -> LogLine | None:
         return None
     return LogLine(
         number=number,
-        missing=max(0, number - after - 1),
+        missing=0 if after is None else max(0, number - after - 1),
         attempt=whole(body.get(b"a", b"")) or 0,
         at_ms=whole(words[0]) or 0,
         level=words[1].decode("utf-8", "replace"),

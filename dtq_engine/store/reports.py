@@ -51,6 +51,15 @@ class Reports:
             after = lines[-1].number
         return found[:limit]
 
+    def latest(self, task_id: str, queue: str, limit: int) -> list[LogLine]:
+        """The latest lines, at most `limit`, oldest first; empty for a task that is not there."""
+        log, found = self._base.keys.logs(queue, task_id), list[LogLine]()
+        for entry, fields in reversed(self._base.connection.call("XREVRANGE", log, "+", "-", "COUNT", limit)):
+            line = unpack_line(entry, fields, found[-1].number if found else None)
+            if line is not None:
+                found.append(line)
+        return found
+
     def _lines(self, queue: str, task_id: str, after: int) -> list[LogLine]:
         log = self._base.keys.logs(queue, task_id)
         lines: list[LogLine] = []

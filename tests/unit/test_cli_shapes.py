@@ -2,8 +2,9 @@ import msgspec
 import pytest
 
 from dtq_engine.errors import ConfigurationError, TaskNotFound
+from dtq_engine.instants import at
 from dtq_engine.model import AttemptError, QueueStats, RetryPolicy, Task, TaskStatus
-from dtq_engine.shapes import at, queue_shape, raw, sentence, task_shape
+from dtq_engine.shapes import queue_shape, raw, sentence, task_shape
 
 
 def make_task(**known) -> Task:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from flask import Blueprint, Response
 
 from dtq_engine import QueueStats
+from dtq_engine.instants import at
 from dtq_engine.operator_shapes import WorkersShape, worker_shape
-from dtq_engine.shapes import at
 from webapp.answers import reply
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.responses import StatsAnswer, TypeAnswer, TypesAnswer, TypeTotalsShape

@@ -160,6 +160,22 @@ class PlaceQuery(_Input):
     queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
 
 
+class LogsQuery(_Input):
+    """Which log lines of a task are wanted."""
+
+    queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
+    after: Annotated[int, Meta(ge=0, le=10**15, description="Only those after this number: go on where you were.")] = 0
+    attempt: Annotated[int, Meta(ge=0, le=10**15, description="Only those of this attempt.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most so many.")] = 200
+
+
+class RequeueBody(_Input):
+    """Why a task is requeued, and whether what its executions saved stays, so that it goes on where it was."""
+
+    reason: Reason = ""
+    keep_steps: bool = True
+
+
 class ReasonBody(_Input):
     """Why something is done."""
 

@@ -6,6 +6,7 @@ import msgspec
 
 from dtq_engine import TaskStatus
 from dtq_engine.operator_shapes import ActionShape, EventShape
+from dtq_engine.report_shapes import LineShape
 from dtq_engine.shapes import DeadLetterShape, TaskShape
 
 
@@ -13,6 +14,17 @@ class TaskDetail(TaskShape, kw_only=True, rename={"headers": "metadata"}):
     """A task. `hidden` says that payload, result and errors are kept from this reader."""
 
     headers: dict[str, str]
+    hidden: bool = False
+
+
+class LogPage(msgspec.Struct, kw_only=True):
+    """Log lines of a task, oldest first. `cursor` is the number to go on after, now or once there are more.
+
+    `hidden` says that they are kept from this reader.
+    """
+
+    lines: list[LineShape]
+    cursor: int
     hidden: bool = False
 
 

@@ -1,19 +1,22 @@
 """Tasks: listing, looking at, waiting for, and acting on them."""
 
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
 
 from dtq_engine import CancelOutcome, InvalidTransition
+from dtq_engine.report_shapes import line_shape
 from webapp.actions import doer
 from webapp.answers import reply
 from webapp.api import paging
 from webapp.api.endpoint import Operation, endpoint
-from webapp.api.requests import PlaceQuery, PriorityBody, ReasonBody, TaskQuery, TasksQuery
-from webapp.api.responses import ResultAnswer, TaskDetail, TaskPage, VerbAnswer
+from webapp.api.requests import LogsQuery, PlaceQuery, PriorityBody, ReasonBody, RequeueBody, TaskQuery, TasksQuery
+from webapp.api.responses import LogPage, ResultAnswer, TaskDetail, TaskPage, VerbAnswer
 from webapp.api.verbs import MOVES, done, moving
 from webapp.api.views import detail_of, result_of, row_of
 from webapp.api.waits import awaited, checked
+from webapp.readers import lines_as_seen, sees_payloads
 from webapp.roles import Role
 from webapp.state import web
 
@@ -79,6 +82,26 @@ def result(task_id: str, query: TaskQuery) -> Response:
     return reply(result_of(task), status=200 if ended else 202, headers={} if ended else {"Retry-After": "1"})
 
 
+@blueprint.get("/tasks/<task_id>/logs")
+@endpoint(
+    Operation(
+        summary="What a task's executions logged",
+        roles=(Role.VIEWER, Role.SUBMIT),
+        query=LogsQuery,
+        answers={200: LogPage},
+        problems=NOT_FOUND,
+    )
+)
+def logs(task_id: str, query: LogsQuery) -> Response:
+    """The lines after a number, oldest first; ask again with `cursor` as `after` for those that come."""
+    store = web().app.store
+    task = store.inspect.get(checked(task_id), queue=query.queue)
+    lines = store.reports.logs(task.id, queue=task.queue, after=query.after, attempt=query.attempt, limit=query.limit)
+    seen = [line_shape(line) for line in lines_as_seen(lines, task)]
+    cursor = lines[-1].number if lines else query.after
+    return reply(LogPage(lines=seen, cursor=cursor, hidden=not sees_payloads()))
+
+
 @blueprint.post("/tasks/<task_id>/cancel")
 @endpoint(
     Operation(
@@ -108,10 +131,11 @@ def run_now(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
 
 
 @blueprint.post("/tasks/<task_id>/requeue")
-@endpoint(moving("Give a task that ended without success a new life"))
-def requeue(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
-    """It waits again, with all its attempts; its history is kept."""
-    return done(task_id, "requeued", web().app.store.control.requeue, query.queue, doer(body.reason))
+@endpoint(moving("Give a task that ended without success a new life", body=RequeueBody))
+def requeue(task_id: str, query: PlaceQuery, body: RequeueBody) -> Response:
+    """It waits again, with all its attempts; its history is kept, and what it saved unless `keep_steps` is false."""
+    verb = partial(web().app.store.control.requeue, keep_steps=body.keep_steps)
+    return done(task_id, "requeued", verb, query.queue, doer(body.reason))
 
 
 @blueprint.post("/tasks/<task_id>/reprioritise")

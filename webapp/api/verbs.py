@@ -8,7 +8,7 @@ from flask import Response
 from webapp.actions import Doer
 from webapp.answers import reply
 from webapp.api.endpoint import Operation
-from webapp.api.requests import PlaceQuery, ReasonBody
+from webapp.api.requests import PlaceQuery, ReasonBody, RequeueBody
 from webapp.api.responses import VerbAnswer
 from webapp.api.waits import checked
 from webapp.roles import Role
@@ -30,7 +30,7 @@ def moving(
         roles=(role,),
         query=PlaceQuery,
         body=body,
-        body_is_optional=body is ReasonBody,
+        body_is_optional=body in {ReasonBody, RequeueBody},
         answers={200: VerbAnswer},
         problems=MOVES,
         example=example or {"reason": "the partner is back"},

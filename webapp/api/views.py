@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from dtq_engine import Task, TaskStatus
-from dtq_engine.shapes import at, task_shape
+from dtq_engine.instants import at
+from dtq_engine.shapes import task_shape
 from webapp.api.responses import ResultAnswer, TaskDetail, TaskRow
 from webapp.readers import as_seen, sees_payloads
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from werkzeug.datastructures import MultiDict
 
-from dtq_engine import Event, EventGap
+from dtq_engine import Event, EventGap, EventType
 from webapp.events.messages import EVENTS
 from webapp.problems import Problem
 
@@ -68,6 +68,8 @@ class Query:
         """Whether to tell it. A gap matters to all who hear of its queue, as nobody knows what was in it."""
         if self.queues and told.queue not in self.queues:
             return False
+        if isinstance(told, Event) and told.type == EventType.TASK_PROGRESS and not (self.task_ids or self.events):
+            return False  # of all tasks it is too much, unless somebody asks for it
         return isinstance(told, EventGap) or (
             (not self.types or told.task_type in self.types)
             and (not self.task_ids or told.task_id in self.task_ids)

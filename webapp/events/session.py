@@ -182,7 +182,9 @@ class Session:
             self._server.send(each.text)
 
     def _is_news(self, told: Event | EventGap) -> bool:
-        """Whether it has not been read from the log before this socket joined the others."""
+        """Whether it was not read from the log before this socket joined the others, as nothing is without a number."""
+        if isinstance(told, Event) and told.event_id < 0:
+            return True
         number, seen = (told.event_id if isinstance(told, Event) else told.before - 1), self._seen.get(told.queue, 0)
         begins_anew = isinstance(told, EventGap) and told.before <= told.after
         if number <= seen and not begins_anew:

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import InvalidTask, NewTask, NotJson, RedisDamaged, Task, new_id
+from dtq_engine import InvalidTask, LogLine, NewTask, NotJson, RedisDamaged, Task, new_id
 from dtq_engine.branches import Branch, branches
 from dtq_engine.shapes import raw
 from dtq_engine.strict import Reader
@@ -18,7 +19,7 @@ from webapp.pages.rows import CAN
 from webapp.pages.story import story
 from webapp.pages.tree import Tree
 from webapp.problems import Problem
-from webapp.readers import as_seen
+from webapp.readers import as_seen, lines_as_seen
 from webapp.rights import require, who
 from webapp.roles import Role
 from webapp.state import web
@@ -32,6 +33,9 @@ AUDIT_LOOK = 300
 """How many of its queue's latest actions are looked through for those on a task."""
 
 EDITABLE_BYTES = 65_536
+
+LINES = 200
+"""How many of the latest log lines are shown; the API has the others."""
 
 WORKFLOW_NODES = 200
 """How many of the tasks linked with it are shown."""
@@ -62,6 +66,7 @@ def show(task_id: str) -> Response:
         result=_result(as_seen(task)),
         can=_can(task),
         edited_from=task.headers.get(EDITED_FROM),
+        log=_log(task),
         audit=_audit(task),
         workflow=_workflow(task),
         edit=_editable(task),
@@ -150,6 +155,15 @@ def _workflow(task: Task) -> Workflow | None:
 
 def _result(task: Task) -> Tree | None:
     return None if task.result is None else Tree.of(task.result)
+
+
+def _log(task: Task) -> Sequence[tuple[int, Sequence[LogLine]]]:
+    """The latest lines that its executions logged, by attempt."""
+    try:
+        lines = lines_as_seen(web().app.store.reports.latest(task.id, task.queue, LINES), task)
+    except RedisDamaged:
+        return ()
+    return [(attempt, list(of_attempt)) for attempt, of_attempt in groupby(lines, key=lambda line: line.attempt)]
 
 
 def _audit(task: Task) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from dtq_engine.shapes import at
+from dtq_engine.instants import at
 
 # Control characters and what turns the direction of text would hide or forge what stands beside them; a lone half of
 # a surrogate pair cannot be sent at all.
