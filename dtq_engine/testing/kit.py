@@ -14,21 +14,19 @@ from dtq_engine.engine import Dtq, Session
 from dtq_engine.errors import ConfigurationError, InvalidTask
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.options import Duration
-from dtq_engine.task import Submitter
 from dtq_engine.testing.clock import Clock
 from dtq_engine.testing.errors import KitMisused
 from dtq_engine.testing.run import Ran, is_within_run
 from dtq_engine.testing.runner import Runner
 from dtq_engine.testing.session import NoWaiting, TestSession, TestStore
-from dtq_engine.testing.submitted import Submitted, Wanted, listing
+from dtq_engine.testing.submissions import AnyTask, Submissions
+from dtq_engine.testing.submitted import Submitted
 
 NOWHERE = "redis://nowhere.invalid:6379/0"
 """For whoever makes a connection of their own from the settings: no Redis is ever found there (RFC 6761)."""
 
 LIMIT = 1000
 """More executions in one call than a test needs, and few enough to notice soon that there is no end."""
-
-AnyTask = str | Submitter[..., Any]
 
 
 class Kit:
@@ -51,9 +49,11 @@ class Kit:
         self.raise_failures = True
         self.limit = LIMIT
         self._clock = Clock()
-        self._runner = Runner(app, self._clock)
-        self._submitted: list[Submitted] = []
+        self._worker = Runner(app, self._clock)
+        self._store: TestStore | None = None
+        self._submissions = Submissions(app)
         self._stack = ExitStack()
+        self._is_entered = False
 
     def __enter__(self) -> Self:
         client = _fake_redis()
@@ -61,16 +61,18 @@ class Kit:
 
         def open_session(settings: Settings) -> Session:
             connection = over_client(client)
-            store = TestStore(connection, settings, self._clock, self._accepted)
+            self._store = store = TestStore(connection, settings, self._clock, self._accepted)
             return TestSession(connection, store, NoWaiting(connection, store, self._clock), self._run_inline)
 
         self._stack.enter_context(self.app.rewired(open_session, NOWHERE))
-        self._stack.callback(self._runner.close)
+        self._stack.callback(self._worker.close)
+        self._is_entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_entered = False
         self._stack.close()
 
     # Running
@@ -121,28 +123,28 @@ class Kit:
         __tracebackhide__ = True
         ms = _duration_ms(duration)
         if self._runs_inline:
-            self._runner.run_through(ms, self.limit, raises=self.raise_failures)
+            self._runner.run_through(ms, self._most(None), raises=self.raise_failures)
         else:
-            self._runner.pass_through(ms, self.limit)
+            self._runner.pass_through(ms, self._most(None))
 
     @property
     def periodic(self) -> bool:
         """Whether `advance` has periodic tasks run at their times; set it to False to keep them out of a test."""
-        return self._runner.ticks
+        return self._worker.ticks
 
     @periodic.setter
     def periodic(self, value: bool) -> None:
-        self._runner.ticks = value
+        self._worker.ticks = value
 
     def now(self) -> datetime:
         """The time by Redis' clock, which `advance` moves; Python's own clocks stay as they are."""
-        return datetime.fromtimestamp(self._clock.now_ms(self.app.store) / 1000, UTC)
+        return datetime.fromtimestamp(self._clock.now_ms(self._own_app.store) / 1000, UTC)
 
     # What was submitted
 
     def submitted(self, task: AnyTask | None = None) -> list[Submitted]:
         """The tasks that were accepted since the start or `clear`, oldest first: all, or those of one type."""
-        return self._wanted(task, (), {}, {}).among(self._submitted)
+        return self._submissions.found(self._submissions.wanted(task))
 
     def assert_submitted(
         self,
@@ -161,13 +163,8 @@ class Kit:
         `arguments`. Returns the tasks that match.
         """
         __tracebackhide__ = True
-        wanted = self._wanted(task, args, {**(arguments or {}), **named}, options or {})
-        found = wanted.among(self._submitted)
-        if (times is None and found) or len(found) == times:
-            return found
-        often = "not submitted" if not found else f"submitted {_times(len(found))}"
-        expected = "" if times is None else f" instead of {_times(times)}"
-        raise AssertionError(f"{wanted} was {often}{expected}.\n{self._listing(wanted)}")
+        wanted = self._submissions.wanted(task, args, {**(arguments or {}), **named}, options or {})
+        return self._submissions.expect(wanted, times)
 
     def assert_not_submitted(
         self,
@@ -183,17 +180,29 @@ class Kit:
         Raises KitMisused for what could not have been submitted anyway, such as a misspelt type.
         """
         __tracebackhide__ = True
-        wanted = self._wanted(task, args, {**(arguments or {}), **named}, options or {})
-        wanted.check(self.app.registry, spelt=isinstance(task, str))
-        if found := wanted.among(self._submitted):
-            raise AssertionError(f"{wanted} was submitted {_times(len(found))}.\n{self._listing(wanted)}")
+        wanted = self._submissions.wanted(task, args, {**(arguments or {}), **named}, options or {})
+        self._submissions.expect_none(wanted, spelt=isinstance(task, str))
 
     def clear(self) -> None:
         """Forget all tasks and what was submitted; the clock stays."""
-        self._submitted.clear()
-        self.app.connection.call("FLUSHALL")
+        self._own_app.connection.call("FLUSHALL")
+        self._submissions.clear()
 
     # Within
+
+    @property
+    def _own_app(self) -> Dtq:
+        """The app, as long as it talks to the Redis of this kit. Raises KitMisused before, afterwards and aside."""
+        if not self._is_entered:
+            raise KitMisused("The kit works within `with Kit(app) as dtq:` only, or as the fixture dtq during a test.")
+        if self.app.store is not self._store:
+            raise KitMisused("Another kit has been entered for the same app: use that one, or leave it first.")
+        return self.app
+
+    @property
+    def _runner(self) -> Runner:
+        assert self._own_app is not None
+        return self._worker
 
     @property
     def _runs_inline(self) -> bool:
@@ -204,25 +213,17 @@ class Kit:
         return self.raise_failures if given is None else given
 
     def _most(self, given: int | None) -> int:
-        return self.limit if given is None else given
+        return _whole(self.limit if given is None else given)
 
     def _accepted(self, tasks: Sequence[NewTask], receipts: Sequence[Receipt]) -> None:
         new = [each for each in zip(tasks, receipts, strict=True) if each[1].outcome is SubmitOutcome.NEW]
-        self._runner.submitted([(receipt.id, task.type) for task, receipt in new])
-        self._submitted += [Submitted.of(self.app, task, receipt) for task, receipt in new]
+        self._worker.submitted([(receipt.id, task.type) for task, receipt in new])
+        self._submissions.add(new)
 
     def _run_inline(self) -> None:
         __tracebackhide__ = True
         if self._runs_inline:
-            self._runner.run(self.limit, raises=self.raise_failures)
-
-    def _wanted(
-        self, task: AnyTask | None, args: Sequence[Any], arguments: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> Wanted:
-        return Wanted.of(self.app.registry, task, args, arguments, options)
-
-    def _listing(self, wanted: Wanted) -> str:
-        return listing(self._submitted, wanted, self.app.registry.types())
+            self._runner.run(self._most(None), raises=self.raise_failures)
 
 
 def _fake_redis() -> Any:
@@ -244,5 +245,7 @@ def _duration_ms(duration: object) -> int:
         raise KitMisused(f"The clock cannot be moved so: {error}") from None
 
 
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+def _whole(limit: object) -> int:
+    if not isinstance(limit, int) or limit < 0:
+        raise KitMisused(f"The limit cannot be {limit!r}: use a whole number.")
+    return limit

@@ -1,7 +1,6 @@
 """What was submitted in a test, and whether that is what the test wanted."""
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -30,7 +29,6 @@ OPTIONS = (
 )
 SHOWN = ("queue", "priority", "delay", "run_at", "expires_in", "idempotency_key", "headers")
 PLAIN: Mapping[str, object] = {"queue": "default", "priority": 5, "delay": 0, "headers": {}}
-SHOWN_MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,8 @@ class Wanted:
         """Raises KitMisused for unknown options and for positional arguments that have no name."""
         if unknown := sorted(options.keys() - set(OPTIONS)):
             raise KitMisused(f"{unknown[0]} is not an option of a task: use {', '.join(OPTIONS)}.")
+        if not isinstance(task, Submitter | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise KitMisused(f"{task!r} is no task: name its type, or pass what @app.task(…) made of the function.")
         name = task.name if isinstance(task, Submitter) else task
         handler = registry.get(name) if name else None
         positions = handler.signature.positions if handler else ()
@@ -122,6 +122,16 @@ class Wanted:
         if unknown and not handler.signature.takes_others:
             raise KitMisused(f"{self.type} has no argument {unknown[0]}, so that this says nothing: correct it.")
 
+    def misspelt(self, registry: Registry) -> Iterator[str]:
+        """What is wrong with the names of the arguments, for a message."""
+        handler = registry.get(self.type) if self.type else None
+        if handler is not None and not handler.signature.takes_others:
+            known = list(handler.signature.types)
+            for name in self.arguments:
+                if name not in known:
+                    near = get_close_matches(name, known, n=1)
+                    yield f"{self.type} has no argument {name}" + (f"; did you mean {near[0]}?" if near else ".")
+
     def among(self, submitted: Iterable[Submitted]) -> list[Submitted]:
         """Those that match, in the order in which they were submitted."""
         return [each for each in submitted if self._matches(each)]
@@ -138,20 +148,6 @@ class Wanted:
     def __str__(self) -> str:
         options = "".join(f" {name}={_shown(value)}" for name, value in self.options.items())
         return (_call(self.type, self.arguments) if self.type or self.arguments else "a task") + options
-
-
-def listing(submitted: Sequence[Submitted], wanted: Wanted, types: Sequence[str]) -> str:
-    """What was submitted, for a message: those of the wanted type first, and a hint if no task has such a name."""
-    if not submitted:
-        lines = ["Nothing was submitted."]
-    else:
-        sorted_ = sorted(submitted, key=lambda each: each.type != wanted.type)
-        lines = ["Submitted were:", *(f"  {each}" for each in sorted_[:SHOWN_MOST])]
-        lines += [f"  … and {len(submitted) - SHOWN_MOST} more"] if len(submitted) > SHOWN_MOST else []
-    known = {*types, *(each.type for each in submitted)}
-    if wanted.type and wanted.type not in known and (near := difflib.get_close_matches(wanted.type, known, n=1)):
-        lines.append(f"No task is called {wanted.type}; did you mean {near[0]}?")
-    return "\n".join(lines)
 
 
 def _arguments(registry: Registry, task: NewTask) -> Mapping[str, Any]:

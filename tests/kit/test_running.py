@@ -433,3 +433,34 @@ def test_ten_tasks_take_less_than_a_second(dtq, dtq_app):
         quick.submit()
     assert len(dtq.run_all()) == 10
     assert time.monotonic() - begun < 1
+
+
+def test_a_kit_that_is_not_entered_touches_no_redis(dtq_app):
+    kit = Kit(dtq_app)
+    for use in (kit.run_all, kit.run_to_end, kit.run_and_crash, kit.clear, kit.now, lambda: kit.advance(5)):
+        with pytest.raises(KitMisused, match="within `with Kit"):
+            use()
+    with kit:
+        kit.clear()
+    with pytest.raises(KitMisused, match="within `with Kit"):
+        kit.clear()
+
+
+def test_of_two_kits_for_one_app_the_inner_one_works(dtq, dtq_app):
+    @dtq_app.task("job")
+    def job() -> None: ...
+
+    job.submit()
+    with Kit(dtq_app) as inner:
+        job.submit()
+        assert len(inner.run_all()) == 1
+        for use in (dtq.run_all, dtq.clear, lambda: dtq.advance(5)):
+            with pytest.raises(KitMisused, match="Another kit has been entered"):
+                use()
+    assert len(dtq.run_all()) == 1
+
+
+@pytest.mark.parametrize("limit", ["5", -1, 1.5])
+def test_a_wrong_limit_is_refused(dtq, limit):
+    with pytest.raises(KitMisused, match="use a whole number"):
+        dtq.run_all(limit=limit)

@@ -149,3 +149,17 @@ def test_what_could_not_have_been_submitted_anyway_is_no_assertion(dtq, mail, ta
         dtq.assert_not_submitted(task, arguments=arguments)
     assert str(refused.value) == complaint
     dtq.assert_not_submitted("another.app")
+
+
+def test_a_misspelt_argument_is_pointed_out(dtq, mail):
+    mail.submit("ann@example.com")
+    assert message_of(lambda: dtq.assert_submitted(mail, subjct="Hello")).endswith(
+        "shop.mail has no argument subjct; did you mean subject?"
+    )
+
+
+@pytest.mark.parametrize("thing", [5, len])
+def test_what_is_no_task_is_refused(dtq, thing):
+    for use in (dtq.assert_submitted, dtq.assert_not_submitted, dtq.submitted):
+        with pytest.raises(KitMisused, match=r"is no task: name its type, or pass what @app.task"):
+            use(thing)
