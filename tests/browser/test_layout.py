@@ -37,13 +37,25 @@ def test_a_phone_shows_all_of_a_page_and_where_it_is(make_page, furnished, path)
     page.goto(path)
     expect(page.locator(".side a[aria-current]")).to_be_in_viewport(ratio=1)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    tables = page.locator("main .scroll:visible > table:not(.sizes)")
+    tables = page.locator("main .scroll:visible > table")
     widths = tables.evaluate_all(
         "all => all.map(each => each.parentElement.scrollWidth - each.parentElement.clientWidth)"
     )
     assert [width for width in widths if width > 0] == []
     for field in page.get_by_role("searchbox").all():
         assert field.bounding_box()["width"] > 200
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("path", ["/", "/queues", "/system"])
+def test_no_table_is_cut_where_there_is_room(make_page, furnished, path, width):
+    page = make_page(viewport={"width": width, "height": 800})
+    page.goto(path)
+    tables = page.locator("main .scroll:visible > table")
+    widths = tables.evaluate_all(
+        "all => all.map(each => each.parentElement.scrollWidth - each.parentElement.clientWidth)"
+    )
+    assert [wide for wide in widths if wide > 0] == []
 
 
 def test_names_of_settings_stay_in_one_piece_and_charts_line_up(make_page, furnished):

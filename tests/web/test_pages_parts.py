@@ -13,6 +13,7 @@ from webapp.pages.charts import Frame, chart
 from webapp.pages.query import EXAMPLE, TaskQuery
 from webapp.pages.rates import Flow
 from webapp.pages.story import story
+from webapp.pages.text import change
 from webapp.pages.tree import DEEPEST, LONGEST, NODES, WIDEST, Tree
 
 NOW = 1_795_000_000_000
@@ -320,3 +321,17 @@ def test_a_story_goes_from_the_submission_to_how_it_is_now(changes, titles):
 def test_a_story_tells_how_long_was_waited_between():
     steps = story(replace(TASK, errors=(failed(1, 5, 9), failed(2, 20, 25)), started_ms=NOW + 20))
     assert [(step.gap_ms, step.ran_ms) for step in steps[1:3]] == [(5, 4), (11, 5)]
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("pause", "queue paused"),
+        ("pause_periodic:nightly:eu", "periodic nightly:eu paused"),
+        ("define:{}", "periodic {} defined"),
+        ("of_a_newer_release:x", "of_a_newer_release:x"),
+        (None, ""),
+    ],
+)
+def test_changes_of_a_queue_are_told_in_words(detail, words):
+    assert change(detail) == words

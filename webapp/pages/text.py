@@ -55,6 +55,25 @@ def span(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
+_CHANGES = {
+    "pause": "queue paused",
+    "resume": "queue resumed",
+    "pause_periodic": "periodic {} paused",
+    "resume_periodic": "periodic {} resumed",
+    "define": "periodic {} defined",
+    "withdraw": "periodic {} removed",
+    "declare_limit": "limit {} declared",
+    "set_limit": "limit {} set",
+    "clear_limit": "limit {} cleared",
+}
+
+
+def change(detail: str | None) -> str:
+    """What was changed about a queue, from the detail of its event; as it is where a newer release has said it."""
+    verb, _, name = (detail or "").partition(":")
+    return _CHANGES.get(verb, detail or "").replace("{}", name)
+
+
 class Moments:
     """Instants as seen from one moment, which is Redis' clock when the page was made."""
 
