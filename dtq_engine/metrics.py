@@ -39,6 +39,9 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
 }
 """By metric: the counter behind it, and its help. All have the labels queue and task_type."""
 
+ABSORBED = ("unique", "throttled", "replaced")
+"""Why another task stands for a submit; counters of these names."""
+
 ATTEMPTS = {"succeeded": "succeeded", "failed": "attempts_failed"}
 
 HISTOGRAMS: Mapping[str, tuple[str, str]] = {
@@ -123,11 +126,17 @@ def _counters(reading: _Reading) -> Iterator[Metric]:
     attempts = CounterMetricFamily(
         "dtq_task_attempts", "Attempts that ended with a result or an error.", labels=[*OF_TYPE, "result"]
     )
+    absorbed = CounterMetricFamily(
+        "dtq_tasks_absorbed", "Submits for which another task stands.", labels=[*OF_TYPE, "reason"]
+    )
     for labels, totals in of_types:
+        for reason in ABSORBED:
+            absorbed.add_metric([*labels, reason], totals.counts.get(reason, 0))
         for status in sorted(FINAL):
             completed.add_metric([*labels, status], totals.counts.get(status, 0))
         for result, counter in ATTEMPTS.items():
             attempts.add_metric([*labels, result], totals.counts.get(counter, 0))
+    yield absorbed
     yield completed
     yield attempts
 
