@@ -99,6 +99,10 @@ test-wheel: venv ## Build the wheel, install it as its users do, and run it and 
 fuzz-http: venv ## Try to break the HTTP API by its own description (ARGS="--max-examples 300 --seed 7")
 	@$(PY) -m tools.fuzz_http $(ARGS)
 
+.PHONY: bench-http
+bench-http: venv ## Measure single submits over HTTP beside a bare Flask hello-world (about a minute)
+	@$(PY) -m benchmarks.http $(ARGS)
+
 .PHONY: screenshots
 screenshots: venv ## Take pictures of all pages in light, dark and on a phone, into docs/screenshots (ARGS="overview tasks")
 	@test -x /usr/bin/chromium || tools/install.sh chromium

@@ -14,15 +14,8 @@ PUBLIC_MODULES = {
     *(
         f"dtq_engine.{name}"
         for name in (
-            "cursors",
-            "deduplication",
-            "findings",
-            "logs",
-            "masking",
-            "metrics",
-            "operator_shapes",
-            "shapes",
-            "strict",
+            *("branches", "cursors", "deduplication", "findings", "instants", "logs", "masking", "metrics"),
+            *("operator_shapes", "report_shapes", "shapes", "strict", "tree_shapes"),
         )
     ),
 }
