@@ -169,8 +169,14 @@ def _check(task: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
         _refuse(task, f"its parameter {name} is positional-only, and arguments are stored by name: drop the '/'")
     if parameter.kind is parameter.VAR_POSITIONAL:
         _refuse(task, f"its parameter *{name} has no name to store arguments by: take a list instead")
-    if _is_context(hint):
-        _refuse(task, f"its parameter {name} is the context, which comes first by position: move it there")
+    if _is_context(hint) or TaskContext in typing.get_args(hint):
+        _refuse(
+            task,
+            f"its parameter {name} is the context, which comes first by position and is annotated with TaskContext "
+            f"alone: have it so",
+        )
+    if name.startswith("__"):
+        _refuse(task, f"its parameter {name} begins with two underscores, which names of arguments cannot: rename it")
     if isinstance(hint, str):
         _refuse(task, f"the annotation {hint!r} of {name} cannot be resolved: import it outside of TYPE_CHECKING")
     if _is_opaque(hint):

@@ -456,3 +456,8 @@ def test_each_error_names_the_place(kind, value, place):
     error = refusal(handler_of(kind), value)
     assert error.field == "value"
     assert place in str(error)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(set[list[int]], [[1]]), (frozenset[Item], [{"name": "a", "price": "1"}])])
+def test_a_set_of_what_no_set_can_hold_is_refused_at_submit(kind, value):
+    assert "argument value[0]: Expected a hashable value" in str(refusal(handler_of(kind), value))

@@ -267,3 +267,15 @@ def test_object_means_any_json_wherever_it_stands():
     signature = Handler("demo", build).signature
     assert signature.types["rows"] == list[dict[str, Any]]
     assert signature.returns == dict[str, Any]
+
+
+def test_a_context_that_may_be_none_is_refused():
+    def optional(ctx: TaskContext | None, a: int) -> None: ...
+
+    assert "annotated with TaskContext alone" in refusal(optional)
+
+
+def test_names_that_json_arguments_cannot_have_are_refused():
+    def dunder(__a: int) -> None: ...
+
+    assert "__a begins with two underscores" in refusal(dunder)

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextvars
+import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -332,3 +333,28 @@ def test_no_more_threads_are_started_than_sync_handlers_run_at_once(app: Dtq, st
         nap.submit()
     names = {quick.submit().result(timeout=5) for _ in range(10)}
     assert len(names) <= 2
+
+
+@pytest.mark.drains
+def test_results_are_what_the_annotation_promises_or_the_task_has_failed(app: Dtq, start: Start, ended: Ended) -> None:
+    def count() -> int:
+        return "seven"  # type: ignore[return-value]
+
+    async def fetch(url: str) -> str:
+        return url
+
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        return fetch(*args, **kwargs)
+
+    def later(url: str) -> Awaitable[str]:
+        return fetch(url)
+
+    wrong = app.task("wrong")(count).submit()
+    forgotten = app.task("forgotten")(functools.wraps(fetch)(logged)).submit("u")
+    awaited = app.task("awaited")(later).submit("u")
+    start()
+    assert awaited.result(timeout=10) == "u"
+    for handle, said in ((wrong, "'-> int' promises: expected int, got str"), (forgotten, "a coroutine that nobody")):
+        task = ended(handle)
+        assert (task.status, task.attempt, task.errors[-1].type) == (TaskStatus.DEAD_LETTERED, 1, "BadResult")
+        assert said in task.errors[-1].message
