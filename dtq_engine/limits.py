@@ -149,9 +149,9 @@ def read_rate(label: str, value: object) -> tuple[int | None, int | None]:
     """Starts and the milliseconds that they are counted in, or None for both. Raises InvalidLimit."""
     if value is None:
         return None, None
+    shown = _shown(value)
     pair = cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
     if len(pair) != 2:
-        shown = _shown(cast("object", value))
         raise InvalidLimit(f"{label}: rate cannot be {shown}: use (starts, seconds), such as (100, 60).")
     starts, window = pair
     if type(starts) is not int or not 1 <= starts <= MAX_STARTS:
@@ -172,6 +172,7 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
     `limit` is a name, several, or a mapping of names to the parameters that each counts by; `limit_key` has those
     of all that are not in a mapping.
     """
+    shown = _shown(limit)
     if limit is None:
         if limit_key is not None:
             _refuse(task, "limit_key says what a limit counts by: name the limit by limit=…")
@@ -185,7 +186,7 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
         pairs = [(name, limit_key) for name in names]
     uses = tuple(_read_use(task, name, key) for name, key in pairs)
     if not 1 <= len(uses) <= LIMITS_CAP or len({use.name for use in uses}) < len(uses):
-        _refuse(task, f"limit cannot be {_shown(cast('object', limit))}: name 1 to {LIMITS_CAP} limits, each once")
+        _refuse(task, f"limit cannot be {shown}: name 1 to {LIMITS_CAP} limits, each once")
     return uses
 
 

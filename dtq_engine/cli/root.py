@@ -17,6 +17,7 @@ from dtq_engine.cli.dev import dev
 from dtq_engine.cli.dlq import dlq
 from dtq_engine.cli.doctor import doctor
 from dtq_engine.cli.events import audit, events
+from dtq_engine.cli.limits import limits
 from dtq_engine.cli.logs import logs
 from dtq_engine.cli.operate import reprioritise, requeue, run_now
 from dtq_engine.cli.options import CONTEXT
@@ -92,7 +93,7 @@ def root(console: Console, no_color: bool, no_color_variable: str | None, debug:
 
 
 _TASKS = (submit, status, result, logs, list_tasks, tree, cancel, requeue, run_now, reprioritise)
-_QUEUES = (queues, pause, resume, purge, dlq)
+_QUEUES = (queues, pause, resume, purge, limits, dlq)
 _DEPLOYMENT = (periodic, workers, events, audit, doctor)
 _PROCESSES = (worker, dev, hash_password, completion)
 for _command in (*_TASKS, *_QUEUES, *_DEPLOYMENT, *_PROCESSES):

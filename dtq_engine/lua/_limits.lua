@@ -87,7 +87,7 @@ function restrain(limits)
       for j = i, math.min(i + 999, #times) do part[#part + 1] = whole(math.min(number(times[j]), now)) end
       redis.call('RPUSH', starts_key(bucket), unpack(part))
     end
-    redis.call('PEXPIRE', starts_key(bucket), whole(rule.ms + 1000))
+    redis.call('PEXPIRE', starts_key(bucket), whole(rule.ms + 60000))
   end
 
   -- What a script knows of a bucket: `held` slots, of which `called` have yet to start (nil: not asked yet).
@@ -165,8 +165,8 @@ function restrain(limits)
     if redis.call('EXISTS', line_key(bucket)) == 0 then on(KEY.limited, 'ZREM', bucket) end
   end
 
-  -- When a waiting task looks by itself: within `ms`, and as soon as it may have expired.
-  local function own_look(record, ms, now) return math.min(now + ms, number(record.z, now + ms)) end
+  -- When a waiting task looks by itself: within `ms`, and as soon as it may have expired, which one that had started cannot.
+  local function own_look(record, ms, now) return math.min(now + ms, record.b and now + ms or number(record.z, now + ms)) end
 
   local function remind(id, due)
     redis.pcall('ZADD', KEY.blocked, whole(due), id)
@@ -435,7 +435,7 @@ function restrain(limits)
       local rule = rule_of(bucket)
       on(starts_key(bucket), 'LPUSH', unpack(times))
       redis.call('LTRIM', starts_key(bucket), 0, rule.count - 1)
-      redis.call('PEXPIRE', starts_key(bucket), whole(rule.ms + 1000))
+      redis.call('PEXPIRE', starts_key(bucket), whole(rule.ms + 60000))
     end
     starts = {}
     if touched[1] and damaged(KEY.blocked, 'zset') then return end

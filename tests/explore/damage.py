@@ -157,6 +157,17 @@ def lost_schedule(stage: Stage, keys: Keys) -> str | None:
     return _delete_one(stage, [names[status] for status, members in stage.world.now.waiting.items() if members])
 
 
+def lost_limits(stage: Stage, keys: Keys) -> str | None:
+    """Who holds slots of a bucket is forgotten, or who waits for it, or somebody stands there who does not exist."""
+    now = stage.world.now
+    slots, lines = [keys.slots(QUEUE, each) for each in now.slots], [keys.line(QUEUE, each) for each in now.lines]
+    if slots and stage.dice.random() < 0.3:
+        key = stage.dice.choice(slots + lines)
+        stage.world.client.zadd(key, {"nobody token": 1})
+        return f"ZADD {key} 'nobody token'"
+    return _delete_one(stage, slots + lines)
+
+
 def lost_index(stage: Stage, keys: Keys) -> str | None:
     """Finished tasks cannot be listed any more."""
     ended = sorted(status for status, members in stage.world.now.ended.items() if members)
@@ -243,6 +254,8 @@ NEEDS_A_SWEEP: tuple[Damage, ...] = (
     skipped_delivery,
     future_group,
     lost_schedule,
+    lost_limits,
+    lost_limits,
     lost_index,
     lost_letters,
     lost_expiry,

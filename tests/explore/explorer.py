@@ -7,6 +7,7 @@ from typing import Any
 from dtq_engine.model import Claim, Succeed
 from tests.explore.calls.control import Resume
 from tests.explore.calls.leases import Finalize, Take
+from tests.explore.calls.limits import Declare
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Sweep, Trim
 from tests.explore.operations import OPERATIONS, decide_all
 from tests.explore.promises import Violation, expect
@@ -38,6 +39,7 @@ def explore(server: Server, *, seed: int, steps: int, damage: float) -> World | 
     world = server.new_world(**_some_settings(dice))
     stage = Stage(world, dice, damage)
     try:
+        world.perform(Declare())
         _play(stage, steps)
         drain(stage)
     except Violation as violation:

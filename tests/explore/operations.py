@@ -36,6 +36,7 @@ from tests.explore.calls.control import (
 from tests.explore.calls.crew import Gone, Started
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
+from tests.explore.calls.limits import CHOICES, ClearLimit, Declare, SetLimit
 from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
 from tests.explore.damage import harm, hurt
@@ -51,6 +52,7 @@ ALIKE = (
     Deduplication(debounce_ms=6_000, key="d"),
     Deduplication(debounce_ms=20_000, debounce_max_ms=30_000, key="d"),
 )
+LIMITS = ((),) * 6 + (("one",), ("few/x",), ("few/y",), ("few/x", "one"), ("one", "few/y"), ("paced",))
 JUMPS_MS = (1, 50, 1_000, 8_000, 20_000, 40_000, 61_000, 600_000, -20, -3_600_000)
 JUMP_WEIGHTS = (2, 2, 3, 3, 2, 5, 2, 0.3, 0.5, 0.3)
 
@@ -93,6 +95,7 @@ def _new_task(stage: Stage) -> NewTask:
         keep_result=dice.random() < 0.8,
         restartable=dice.random() < 0.5,
         deduplication=wanted,
+        limits=dice.choice(LIMITS),
     )
 
 
@@ -295,6 +298,20 @@ def trigger(stage: Stage) -> None:
     stage.send(Trigger(stage.name("q")), late=True)
 
 
+def declare(stage: Stage) -> None:
+    """Workers say which limits they have, mostly the same."""
+    stage.send(Declare(stage.dice.choice(CHOICES)))
+
+
+def set_limit(stage: Stage) -> None:
+    """An operator limits otherwise for a while."""
+    name = stage.dice.choice(("one", "few"))
+    if stage.dice.random() < 0.6:
+        stage.send(SetLimit(name, stage.dice.choice((0, 1, 2, 5)), stage.name("q")), late=True)
+    else:
+        stage.send(ClearLimit(name, stage.name("q")), late=True)
+
+
 def meet_again(stage: Stage) -> None:
     """A call that was under way all the time arrives once more."""
     stage.deliver_late()
@@ -328,6 +345,8 @@ OPERATIONS = (
     Operation(tick, 3),
     Operation(hold, 0.8),
     Operation(trigger, 0.5),
+    Operation(declare, 0.7),
+    Operation(set_limit, 0.5),
     Operation(meet_again, 2),
     Operation(hurt, 0, damage=1),
     Operation(harm, 0, damage=1),

@@ -169,6 +169,12 @@ class Promises:
     strays: set[tuple[int, str]] = field(default_factory=set)
     stray_members: set[tuple[TaskStatus, str]] = field(default_factory=set)
     allowed: dict[str, set[TaskStatus | None]] = field(default_factory=dict)
+    limited: set[str] = field(default_factory=set)
+    ran: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, list[int]] = field(default_factory=dict)
+    is_purging: bool = False
+    is_rate_new: bool = False
 
     def copy(self) -> "Promises":
         """The same promises, to go on from separately."""
@@ -187,6 +193,10 @@ class Promises:
             strays=set(self.strays),
             stray_members=set(self.stray_members),
             allowed={},
+            limited=set(self.limited),
+            ran=dict(self.ran),
+            held=dict(self.held),
+            starts={bucket: list(each) for bucket, each in self.starts.items()},
         )
 
     def find(self, task_id: str) -> Known | None:
@@ -234,12 +244,15 @@ class Promises:
         for task_id, known in self.tasks.items():
             actual = after.status(task_id)
             may_be = self.allowed.get(task_id) or {known.status}
+            if task_id in self.limited:
+                may_be = may_be | {TaskStatus.QUEUED}  # Whatever frees a slot calls who waits for it.
             if actual not in may_be:
                 excused = actual is None and task_id not in after.records and self._may_be_gone(known, after)
                 expect(excused, f"task {task_id} changed as it must not", known.status, actual, may_be)
             if actual != known.status:
                 self._moved(known, actual, after)
         self.allowed = {}
+        self.limited = {task_id for task_id in after.records if after.reason(task_id).startswith("limit:")}
         self._forget_keys(after)
         self._forget_absorbed(after)
 

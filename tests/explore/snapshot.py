@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtq_engine.keys import Keys
+from dtq_engine.limit_states import parse_declared, parse_override
+from dtq_engine.limits import Numbers
 from dtq_engine.model import FINAL, TaskStatus
 from dtq_engine.store.states import STATES
 
@@ -72,6 +74,12 @@ class Snapshot:
     counters: dict[str, int] = field(default_factory=dict)
     events: list[tuple[int, list[str]]] = field(default_factory=list)
     periodic: dict[str, Record] = field(default_factory=dict)
+    limits: dict[str, Numbers] = field(default_factory=dict)
+    overridden: set[str] = field(default_factory=set)
+    slots: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    lines: dict[str, set[str]] = field(default_factory=dict)
+    line_index: set[str] = field(default_factory=set)
+    starts: dict[str, list[int]] = field(default_factory=dict)
     crew: dict[str, str] = field(default_factory=dict)
     types: dict[str, set[str]] = field(default_factory=dict)
     builds: set[str] = field(default_factory=set)
@@ -86,6 +94,19 @@ class Snapshot:
         """The status in a task's record; None without one."""
         record = self.records.get(task_id)
         return None if record is None else STATES.get(record.get("s", ""))
+
+    def is_overridden(self, name: str) -> bool:
+        """Whether an operator's numbers are in force for a limit."""
+        return name in self.overridden
+
+    def running(self, bucket: str) -> int:
+        """How many executions hold a slot of a bucket."""
+        return sum(token != "-" for _, token in self.slots.get(bucket, ()))
+
+    def reason(self, task_id: str) -> str:
+        """Why a task is blocked; nothing for one that is not."""
+        record = self.records.get(task_id, {})
+        return record.get("m", "") if record.get("s") == "B" else ""
 
     def is_undelivered(self, entry: Entry) -> bool:
         """Whether the group will deliver this entry."""
@@ -141,6 +162,8 @@ def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
         snapshot.waiting[SCHEDULES[kind]] = _scores(contents)
     elif kind in INDEXES:
         snapshot.ended[INDEXES[kind]] = _scores(contents)
+    elif kind in {"limits", "limit", "limited", "starts"}:
+        _place_limits(snapshot, kind, rest, contents)
     elif kind == "stream" and rest.startswith("p"):
         _place_band(snapshot, int(rest[1:]), *contents)
     else:
@@ -151,7 +174,7 @@ def _unfold(record: dict[str, str]) -> Record:
     """A record with its packed fields by their letters: priority and created; token, attempt, fence, begun, lease."""
     asked, execution = record.get("r", "").split(" "), record.get("L", "").removeprefix("-").split(" ")
     started = dict(zip("kafbl", execution, strict=False)) if "L" in record else {}
-    return record | dict(zip("pc", asked, strict=False)) | started
+    return record | {"buckets": record.get("c", "")} | dict(zip("pc", asked, strict=False)) | started
 
 
 def _place_band(snapshot: Snapshot, band: int, entries: Any, pending: Any, delivered: str) -> None:
@@ -201,6 +224,34 @@ def _place_lock(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: An
             pass
         case _:
             snapshot.strange.append(f"{kind}:{rest}")
+
+
+def _place_limits(snapshot: Snapshot, kind: str, rest: str, contents: Any) -> None:
+    match kind:
+        case "limits":
+            _place_numbers(snapshot, _pairs(contents))
+        case "limit":
+            snapshot.slots[rest] = {_slot(member) for member in _scores(contents)}
+        case "starts":
+            snapshot.starts[rest] = [int(each) for each in contents]
+        case _ if rest:
+            snapshot.lines[rest] = set(_scores(contents))
+        case _:
+            snapshot.line_index = set(_scores(contents))
+
+
+def _place_numbers(snapshot: Snapshot, fields: dict[str, str]) -> None:
+    for name in sorted({name.removesuffix("!") for name in fields}):
+        declared = parse_declared(fields.get(name, ""))
+        override = parse_override(fields.get(f"{name}!", ""), declared)
+        snapshot.limits[name] = override or declared or Numbers()
+        if override is not None:
+            snapshot.overridden.add(name)
+
+
+def _slot(member: str) -> tuple[str, str]:
+    task_id, _, token = member.partition(" ")
+    return task_id, token
 
 
 def _place_mark(snapshot: Snapshot, name: str, contents: Any) -> None:

@@ -61,7 +61,8 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
       satellite('p', 'a'), satellite('h', 'a'), satellite('e', 'a'), satellite('r', 'a'), satellite('l', 'a'),
       satellite('s', 'a'), satellite('c', 'a'), satellite('a', 'a'), idempotency_key('k'),
       KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
-      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox, KEY.crew}
+      KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox, KEY.crew, KEY.limits,
+      KEY.limit .. ':b', KEY.limited, KEY.limited .. ':b', KEY.starts .. ':b'}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
     return out
@@ -75,7 +76,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
         *(keys.idempotency(q, "k"), keys.claim(q, "w", "t"), keys.types(q, "d"), keys.builds(q)),
         keys.request(q, "v", "a", "r"),
         *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n"), keys.outbox(q)),
-        keys.crew(q),
+        *(keys.crew(q), keys.limits(q), keys.slots(q, "b"), keys.lines(q), keys.line(q, "b"), keys.starts(q, "b")),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
     ]

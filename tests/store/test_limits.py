@@ -123,6 +123,26 @@ def test_who_waits_is_called_by_priority_and_then_by_age(hand, declare):
 
 
 @pytest.mark.drains
+def test_who_has_just_come_stands_behind_those_who_wait(hand, store, declare):
+    """A hundred are called at a time, so that a limit that becomes wide leaves some in line for a moment."""
+    declare(stripe=Numbers(1))
+    hand.submit(*[f"t{number:03}" for number in range(350)], limits=STRIPE)
+    running = hand.claim()
+    while hand.ask().status is ClaimStatus.AGAIN:
+        pass
+    declare(stripe=Numbers(1_000))
+    hand.submit("new", limits=STRIPE, priority=9)
+    claims = hand.claim()
+    assert len(claims) == 100
+    assert "new" not in ids(claims)
+    hand.end_all([*running, *claims])
+    rest = len(run_one_by_one(hand))
+    while store.schedule.promote("default").moved:
+        rest += len(run_one_by_one(hand))
+    assert rest == 250
+
+
+@pytest.mark.drains
 def test_each_key_has_a_bucket_of_its_own(hand, store, declare):
     declare(account=Numbers(1))
     for number in range(6):
@@ -235,6 +255,7 @@ def test_whoever_leaves_the_line_leaves_nothing_behind(hand, store, declare, clo
     assert stands(store) == (1, 3)
     store.control.reprioritise("t03", 9)
     store.control.run_now("t02")
+    assert stands(store) == (1, 2)
     assert hand.claim() == []
     hand.end(running)
     assert run_one_by_one(hand) == ["t03", "t01", "t02"]
@@ -303,6 +324,26 @@ def test_waiting_for_a_limit_is_no_reason_to_die(make_store, declare, clock):
     assert hand.status("t00") == "blocked"
 
 
+def test_a_wait_for_a_limit_ends_that_for_a_worker(make_store, declare, clock):
+    strict = make_store(unknown_type_grace_s=100)
+    hand, stranger = Hand(strict), Hand(strict, "w2", ("other",))
+    declare(stripe=Numbers(1))
+    hand.start("first", limits=STRIPE)
+    hand.submit("t00", type="new", limits=STRIPE)
+    stranger.claim()
+    assert hand.task("t00").reason == "unknown_task_type:new"
+    wise = Hand(strict, "w3", ("new",))
+    strict.control.run_now("t00")
+    assert wise.claim() == []
+    assert hand.task("t00").reason == "limit:stripe"
+    clock.advance(200)
+    strict.control.run_now("t00")
+    strict.connection.call("DEL", strict.keys.types("default", wise.digest), strict.keys.builds("default"))
+    stranger = Hand(strict, "w2", ("other",))
+    stranger.claim()
+    assert hand.status("t00") == "blocked"
+
+
 # Rates --------------------------------------------------------------------------------------------------
 
 
@@ -367,6 +408,38 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting_for_longer_than_a_window
         store.schedule.promote("default")
         started += run_one_by_one(hand)
     assert started == ["new", "t02", "t03"]
+
+
+@pytest.mark.drains
+def test_who_was_called_under_a_rate_has_its_start_kept(hand, store, declare, clock):
+    declare(stripe=Numbers(None, 1, 10_000))
+    hand.submit(*some(3), limits=STRIPE)
+    hand.end_all(hand.claim())
+    clock.advance(11)
+    store.schedule.promote("default")
+    assert [hand.status(each) for each in some(2, 1)] == ["queued", "blocked"]
+    store.control.reprioritise("t02", 9)
+    assert [hand.status(each) for each in some(2, 1)] == ["queued", "blocked"]
+    started = run_one_by_one(hand)
+    clock.advance(11)
+    store.schedule.promote("default")
+    assert started + run_one_by_one(hand) == ["t01", "t02"]
+
+
+@pytest.mark.drains
+def test_who_had_started_waits_past_its_expiry_without_looking_all_the_time(hand, store, declare, clock):
+    declare(stripe=Numbers(1))
+    hand.submit("t00", limits=STRIPE, expires_in_ms=5_000)
+    (claim,) = hand.claim()
+    hand.end(claim, Release())
+    hand.submit("t01", limits=STRIPE, priority=9)
+    (running,) = hand.claim(1)
+    assert hand.claim() == []
+    clock.advance(3_700)
+    assert store.schedule.promote("default").moved == 1
+    assert store.schedule.promote("default").next_due_in_ms > 50_000
+    hand.end(running)
+    assert run_one_by_one(hand) == ["t00"]
 
 
 # Whole queues -------------------------------------------------------------------------------------------

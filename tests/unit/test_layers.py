@@ -18,7 +18,7 @@ LAYERS = (
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
-    | {"around", "decorator", "deduplication", "hooks", "isolation", "limiter", "operator_shapes", "results"}
+    | {"around", "decorator", "deduplication", "hooks", "isolation", "limiter", "limit_shapes", "operator_shapes", "results"}
     | {"flow", "report", "steps", "timetable"},
     {"cli", "embedded", "findings", "metrics", "otel", "testing", "worker"},
 )

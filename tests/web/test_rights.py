@@ -29,6 +29,10 @@ CALLS = [
     ("POST", "/api/v1/queues/default/pause", {"operator", "admin"}),
     ("POST", "/api/v1/queues/default/resume", {"operator", "admin"}),
     ("POST", "/api/v1/queues/default/purge", {"admin"}),
+    ("GET", "/api/v1/limits", {"viewer", "operator", "admin"}),
+    ("GET", "/api/v1/queues/default/limits", {"viewer", "operator", "admin"}),
+    ("POST", "/api/v1/queues/default/limits/l1/set", {"operator", "admin"}),
+    ("POST", "/api/v1/queues/default/limits/l1/clear", {"operator", "admin"}),
     ("GET", "/api/v1/workers", {"viewer", "operator", "admin"}),
     ("GET", "/api/v1/types", {"submit", "viewer", "operator", "admin"}),
     ("GET", "/api/v1/dlq", {"viewer", "operator", "admin"}),
@@ -54,7 +58,7 @@ def test_the_table_of_calls_is_complete(web):
     known = {(method, path) for method, path, _ in CALLS}
     for rule in web.url_map.iter_rules():
         if rule.rule.startswith("/api/"):
-            path = rule.rule.replace("<task_id>", "t1").replace("<queue>", "default")
+            path = rule.rule.replace("<task_id>", "t1").replace("<queue>", "default").replace("<name>", "l1")
             assert {(method, path) for method in rule.methods - {"HEAD", "OPTIONS"}} <= known
 
 

@@ -196,6 +196,21 @@ class PauseBody(_Input):
     for_seconds: Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)] | None = None
 
 
+class RateBody(_Input):
+    """At most so many starts in any so many seconds."""
+
+    starts: Annotated[int, Meta(ge=1, le=100_000)]
+    seconds: Annotated[float, Meta(ge=0.001, le=31 * 86_400)]
+
+
+class LimitBody(_Input):
+    """What a limit is to be; what is not given stays as the code says it, and `none` lifts it."""
+
+    reason: Reason = ""
+    max_running: Annotated[int, Meta(ge=1, le=1_000_000)] | Literal["none"] | None = None
+    rate: RateBody | Literal["none"] | None = None
+
+
 class PurgeBody(_Input):
     """What to purge: `delayed` means what waits for its time as well."""
 

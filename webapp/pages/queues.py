@@ -55,6 +55,7 @@ def show(queue: str) -> Response:
         failing=rates.failing(notes, now),
         since_ms=rates.known_since(notes, Span.HOUR.length_ms, store.now_ms()),
         limit=web().settings.max_queue_depth,
+        limits=store.limits.list([name]),
         spans=PAUSES,
         rate=rates.rate,
     )

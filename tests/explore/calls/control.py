@@ -199,6 +199,7 @@ class Purge:
         expect(sure <= ended, "a purge cancels all that waits", sorted(sure - ended))
         expect(answer == len(ended), "a purge says how many tasks it cancelled", answer, sorted(ended))
         promises.answers[self.request] = answer
+        promises.is_purging = True
         for task_id in doomed:
             promises.allow(task_id, TaskStatus.CANCELLED, promises.tasks[task_id].status)
 

@@ -52,14 +52,15 @@ class Take:
     def _check_fresh(self, promises: Promises, answer: ClaimReply, ids: list[str], seen: Seen) -> None:
         startable, doubtful = self._sort_out(promises, seen)
         if not doubtful:
-            expected = startable[: self.limit]
-            expect(ids == expected, "the most urgent tasks start first, the oldest of them first", ids, expected)
+            self._check_order(promises, ids, startable)
         named = ClaimStatus.TASKS if ids else ClaimStatus.EMPTY
         expect(answer.status is named, "a claim says whether it found tasks", answer.status, ids)
         if len(ids) < self.limit:
-            left = [entry.task_id for entry in seen.after.startable()]
+            # Those with limits may have been called by this claim itself.
+            left = [each.task_id for each in seen.after.startable() if not promises.tasks[each.task_id].task.limits]
             expect(not left, "a claim with room left leaves nothing waiting", left)
         for task_id in ids:
+            note_start(promises, promises.tasks[task_id].task.limits, seen)
             promises.tasks[task_id].started_under(self.token)
             promises.allow(task_id, TaskStatus.RUNNING)
             promises.count(promises.tasks[task_id].task, "started")
@@ -67,6 +68,19 @@ class Take:
         promises.pause_ran_out = False
         if ids:
             promises.claims[self.token] = tuple(ids)
+
+    def _check_order(self, promises: Promises, ids: list[str], startable: list[str]) -> None:
+        """In order, but for who lacks room under a limit; and nobody else is passed over."""
+        promise = "the most urgent tasks start first, the oldest of them first"
+        came = [each for each in ids if each in startable]
+        expect(came == [each for each in startable if each in ids], promise, ids, startable)
+        free = [each for each in startable if not promises.tasks[each].task.limits]
+        is_full = len(ids) >= self.limit
+        seen_by_it = startable[: startable.index(came[-1]) + 1 if came else 0] if is_full else startable
+        passed_over = [each for each in seen_by_it if each in free and each not in ids]
+        expect(not passed_over and len(ids) <= self.limit, promise, ids, startable)
+        for task_id in set(startable).difference(ids, free):
+            promises.allow(task_id, TaskStatus.QUEUED, TaskStatus.BLOCKED)
 
     def _sort_out(self, promises: Promises, seen: Seen) -> tuple[list[str], bool]:
         """What may start, in order; the rest may be blocked or expire. Doubtful: something expires just now."""
@@ -88,6 +102,19 @@ class Take:
             else:
                 startable.append(entry.task_id)
         return startable, doubtful
+
+
+def note_start(promises: Promises, limits: tuple[str, ...], seen: Seen) -> None:
+    """A rate holds in every window, unless the clock was set back, or the rate is new."""
+    for bucket in limits:
+        numbers = seen.after.limits.get(bucket.partition("/")[0])
+        times = promises.starts.setdefault(bucket, [])
+        times.append(seen.before.now_ms)
+        if numbers is None or numbers.starts is None or numbers.window_ms is None or promises.is_rate_new:
+            continue
+        if len(times) > numbers.starts and not promises.went_back and not promises.is_damaged:
+            apart_ms = seen.after.now_ms - times[-1 - numbers.starts]
+            expect(apart_ms > numbers.window_ms, "a rate holds in every window", bucket, times[-9:], numbers)
 
 
 def _check_put_off(promises: Promises, known: Known, seen: Seen) -> None:

@@ -27,8 +27,9 @@ class Promote:
                 if seen.maybe_past(due_ms):
                     self._release(promises, task_id, status, seen)
                 if seen.surely_past(due_ms):
-                    is_moved = task_id not in seen.after.waiting[status]
+                    is_moved = seen.after.waiting[status].get(task_id) != due_ms
                     expect(is_moved, "a due task is made available", task_id, due_ms)
+        promises.is_purging = False
         sleep_ms = 3_000 if answer.next_due_in_ms is None else min(3_000, answer.next_due_in_ms)
         promises.leader_looks_ms = seen.before.now_ms + sleep_ms
 
