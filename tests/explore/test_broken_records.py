@@ -1,22 +1,38 @@
 """Records with a field that cannot be right stop no script, and none of their neighbours."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from dtq_engine.errors import DtqError, RedisRefused
-from dtq_engine.model import AttemptError, Claim, DeadLetter, NewTask, Reschedule, Succeed, TaskStatus, Transition
+from dtq_engine.model import (
+    AttemptError,
+    Claim,
+    DeadLetter,
+    Deduplication,
+    NewTask,
+    Reschedule,
+    Succeed,
+    TaskStatus,
+    Transition,
+    Unique,
+)
 from dtq_engine.store import Store
 from tests.explore.snapshot import QUEUE, shift
 from tests.explore.world import Server
 
-FIELDS = "vstrLziejwOhxnySFRGKEmPWBNZd"
+FIELDS = "vstrLziejwOhxnySFRGKEmPWBNZdu"
 BROKEN = [f"broken-{field}-{number}" for number, field in enumerate(FIELDS)]
 SOUND = ["sound-before", "sound-after"]
 IDS = [SOUND[0], *BROKEN, SOUND[1]]
 ERROR = AttemptError("ValueError", "it did not work")
 BIG = b'{"n":"%s"}' % (b"x" * 100)
 DAY_MS = 86_400_000
+
+
+def _unique(key: str) -> Deduplication:
+    return Deduplication(unique=Unique.UNTIL_DONE, key=key)
 
 
 class Bench:
@@ -33,7 +49,8 @@ class Bench:
         return f"n{self._names}"
 
     def submit(self, type: str = "a", **fields: object) -> None:
-        self.store.intake.submit([NewTask(id=each, type=type, **fields) for each in IDS])  # type: ignore[arg-type]
+        tasks = [NewTask(id=each, type=type, **fields) for each in IDS]  # type: ignore[arg-type]
+        self.store.intake.submit([replace(task, deduplication=_unique(task.id)) for task in tasks])
 
     def claim(self) -> None:
         reply = self.store.leases.claim(QUEUE, worker="w", token=self.name(), limit=100, types_digest=self.digest)
