@@ -45,6 +45,7 @@ def check(now: Snapshot, promises: Promises, log: Counter[str]) -> None:
         known = promises.tasks[task_id]
         _check_numbers(task_id, record, known)
         _check_satellites(task_id, record, now)
+        _check_reports(task_id, record, known, now)
         _check_place(task_id, record, known, now, promises)
         _check_key(task_id, record, known, now, promises)
         _check_unique(task_id, record, known, now, promises)
@@ -96,6 +97,16 @@ def _check_satellites(task_id: str, record: Record, now: Snapshot) -> None:
     right = all(ttl > 0 for ttl in ttls) if is_final else all(ttl == -1 for ttl in ttls)
     expect(right, "what has ended expires, what lives does not", task_id, record["s"], ttls)
     expect(max(ttls) - min(ttls) < 100, "a record and its satellites expire together", task_id, ttls)
+
+
+def _check_reports(task_id: str, record: Record, known: Known, now: Snapshot) -> None:
+    """What its holders said and saved is there, bounded, and nothing else."""
+    expect(
+        record.get("g") == known.progress, "progress is what its holder said", task_id, record.get("g"), known.progress
+    )
+    lines, saved = now.lines.get(task_id, []), now.saved.get(task_id, {})
+    expect(lines == known.lines, "the latest lines are kept, each once", task_id, lines, known.lines)
+    expect(saved == known.saved, "what its holders saved is kept", task_id, saved, known.saved)
 
 
 def _check_place(task_id: str, record: Record, known: Known, now: Snapshot, promises: Promises) -> None:

@@ -60,6 +60,7 @@ def _some_settings(dice: random.Random) -> dict[str, Any]:
         "max_queue_depth": dice.choice((0, 0, 0, 6)),
         "unknown_type_grace_s": dice.choice((0, 30, 3600)),
         "max_lease_expiries": dice.choice((1, 2, 3)),
+        "task_log_lines": dice.choice((1, 3, 1000)),
     }
 
 

@@ -38,6 +38,7 @@ from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
 from tests.explore.calls.limits import CHOICES, ClearLimit, Declare, SetLimit
 from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
+from tests.explore.calls.reports import Keep, Say
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
 from tests.explore.damage import harm, hurt
 from tests.explore.stage import OLD_TYPES, TYPES, Stage
@@ -143,8 +144,31 @@ def _some_end(stage: Stage, claim: Claim) -> Transition:
     again = Reschedule(error, dice.choice((0, 0, 0, 1_000, 20_000)))
     later = Postpone(dice.choice((0, 0, 5_000)))
     refused = Block(f"unknown_task_type:{claim.type}")
-    ends = (success, again, DeadLetter(error, "max_attempts"), Cancel(error), Release(), later, refused)
-    return dice.choices(ends, (5, 5, 1.5, 1, 2, 2, 1))[0]
+    ends = (
+        success,
+        again,
+        DeadLetter(error, "max_attempts"),
+        Cancel(error),
+        Release(),
+        Release(restarts=False),
+        later,
+        refused,
+    )
+    return dice.choices(ends, (5, 5, 1.5, 1, 1.5, 0.5, 2, 1))[0]
+
+
+def report(stage: Stage) -> None:
+    """An execution says something of itself, or saves something for later ones."""
+    if claims := stage.holdings():
+        stage.send(_something_to_say(stage, stage.dice.choice(claims)), late=True)
+
+
+def _something_to_say(stage: Stage, claim: Claim) -> Say | Keep:
+    dice = stage.dice
+    if dice.random() < 0.5:
+        return Say(claim, dice.randrange(100), tuple(sorted(dice.sample(range(1, 8), dice.randrange(4)))))
+    field = dice.choice(("sa", "sb", "c", "om"))
+    return Keep(claim, field, dice.choice((b"1", b"[2]", BIG.encode())), field == "om")
 
 
 def crash(stage: Stage) -> None:
@@ -155,8 +179,11 @@ def crash(stage: Stage) -> None:
 def zombie(stage: Stage) -> None:
     """An execution that everybody gave up goes on: it renews its lease or ends its task."""
     if held := stage.zombie():
-        if stage.dice.random() < 0.5:
+        choice = stage.dice.random()
+        if choice < 0.3:
             stage.send(Renew((held,)))
+        elif choice < 0.5:
+            stage.send(_something_to_say(stage, held))
         else:
             stage.send(Finalize(((held, _some_end(stage, held)),)))
 
@@ -194,7 +221,7 @@ def requeue(stage: Stage) -> None:
     """An operator requeues a task, now and then one whose idempotency key is another's by now."""
     lost_key = stage.some_task_without_its_key() if stage.dice.random() < 0.3 else None
     if task_id := lost_key or stage.some_task(ended=0.8):
-        stage.send(RequeueTask(task_id, stage.name("q")), late=True)
+        stage.send(RequeueTask(task_id, stage.name("q"), stage.dice.random() < 0.7), late=True)
 
 
 def discard(stage: Stage) -> None:
@@ -323,6 +350,7 @@ OPERATIONS = (
     Operation(claim_again, 1.5),
     Operation(renew, 4),
     Operation(finalize, 7),
+    Operation(report, 3),
     Operation(crash, 1.5),
     Operation(zombie, 3),
     Operation(reclaim, 4),

@@ -55,6 +55,16 @@ class Known:
     discarded: bool = False
     last_token: str = ""
     recorded: set[str] = field(default_factory=set)
+    progress: str | None = None
+    said: tuple[int, int] = (0, 0)
+    """The execution that logged last, by its fence, and which of its lines was the last."""
+    last_line: int = 0
+    lines: list[int] = field(default_factory=list)
+    saved: dict[str, bytes] = field(default_factory=dict)
+
+    def copy(self) -> "Known":
+        """The same, to go on from separately."""
+        return replace(self, recorded=set(self.recorded), lines=list(self.lines), saved=dict(self.saved))
 
     @property
     def is_living(self) -> bool:
@@ -180,7 +190,7 @@ class Promises:
         """The same promises, to go on from separately."""
         return replace(
             self,
-            tasks={task_id: replace(known, recorded=set(known.recorded)) for task_id, known in self.tasks.items()},
+            tasks={task_id: known.copy() for task_id, known in self.tasks.items()},
             keys=dict(self.keys),
             absorbed=dict(self.absorbed),
             passed={key: list(accepted) for key, accepted in self.passed.items()},

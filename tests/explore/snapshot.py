@@ -89,6 +89,8 @@ class Snapshot:
     paused: bool = False
     ttl: dict[str, int] = field(default_factory=dict)
     strange: list[str] = field(default_factory=list)
+    lines: dict[str, list[int]] = field(default_factory=dict)
+    saved: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     def status(self, task_id: str) -> TaskStatus | None:
         """The status in a task's record; None without one."""
@@ -158,6 +160,10 @@ def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
         snapshot.records[rest], snapshot.ttl[rest] = _unfold(_pairs(contents)), ttl
     elif kind in SATELLITES:
         snapshot.satellites[SATELLITES[kind]][rest] = ttl
+        if kind == "logs":
+            snapshot.lines[rest] = [int(entry.partition("-")[0]) for entry, _ in contents[0]]
+        if kind == "steps":
+            snapshot.saved[rest] = {name: value.encode() for name, value in _pairs(contents).items()}
     elif kind in SCHEDULES:
         snapshot.waiting[SCHEDULES[kind]] = _scores(contents)
     elif kind in INDEXES:

@@ -33,6 +33,15 @@ def die_once(ctx: TaskContext) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     return ctx.attempt
 
+@app.task("stepwise")
+def stepwise(ctx: TaskContext) -> list[int]:
+    done = []
+    for number in range(3):
+        done.append(ctx.step(f"step {number}", lambda: note(f"step {number}") or number))
+        ctx.progress(number + 1, 3)
+        ctx.log(f"after step {number}")
+    return done
+
 @app.task("slow")
 def slow(ctx: TaskContext) -> int:
     note(f"attempt {ctx.attempt}")
@@ -174,3 +183,22 @@ def test_a_reaper_that_dies_undecided_costs_the_task_nothing(app: Dtq, crew: Cre
     clock.advance(seconds=10)
     ended_in_the_second_attempt(app.store, ended(handle))
     assert crew.notes == ["attempt 2"]
+
+
+@pytest.mark.parametrize("script", ["save", "report"])
+def test_between_a_report_or_a_saved_step_and_its_answer_no_step_is_run_again(
+    app: Dtq, crew: Crew, ended: Ended, script: str
+) -> None:
+    app.connection.call("SCRIPT", "LOAD", load(script).source)
+    crew.start(crash=f"sent:{load(script).digest}")
+    handle = app.named("stepwise").submit()
+    wait_until(lambda: crew.notes, 20)
+    crew.start()
+    task = ended(handle, 20)
+    assert (task.status, task.result) == (TaskStatus.SUCCEEDED, b"[0,1,2]")
+    assert crew.notes == ["step 0", "step 1", "step 2"]
+    assert task.progress is not None
+    assert task.progress.done == 3
+    assert [line.message for line in app.store.reports.logs(handle.id, attempt=2)] == [
+        f"after step {number}" for number in range(3)
+    ]

@@ -88,9 +88,10 @@ class RequeueTask:
 
     task_id: str
     request: str
+    keep_steps: bool = True
 
     def run(self, store: Store) -> None:
-        store.control.requeue(self.task_id, queue=QUEUE, request=self.request)
+        store.control.requeue(self.task_id, queue=QUEUE, request=self.request, keep_steps=self.keep_steps)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -106,6 +107,8 @@ class RequeueTask:
 
     def happened(self, promises: Promises, known: Known) -> None:
         known.begin_again()
+        if not self.keep_steps:
+            known.saved, known.progress = {}, None
         if known.task.idempotency_key:
             promises.keys.setdefault(known.task.idempotency_key, Key(self.task_id, None, b""))
         promises.allow(self.task_id, TaskStatus.QUEUED)

@@ -141,6 +141,7 @@ def _check_claim(claim: Claim, known: Known, worker: str, token: str) -> None:
     numbers = (claim.attempt, claim.restarts, claim.lease_expiries, claim.fence, claim.priority)
     counted = (known.attempt, known.restarts, known.expiries, known.fence, known.priority)
     expect(numbers == counted, "a claim carries the numbers of its execution", claim.task_id, numbers, counted)
+    expect(claim.saved == known.saved, "an execution finds what was saved", claim.task_id, claim.saved, known.saved)
     expect((claim.worker, claim.token) == (worker, token), "a claim names its holder", claim)
     expect(claim.retry == task.retry, "a claim carries the retry policy", claim.retry, task.retry)
     expect(claim.cancel_requested == known.cancel_requested, "a claim tells of a cancel", claim.task_id)

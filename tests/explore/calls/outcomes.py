@@ -42,9 +42,9 @@ def follow(promises: Promises, known: Known, transition: Transition, seen: Seen)
         case Postpone(delay_ms):
             known.attempt -= 1
             _wait(promises, known, delay_ms, was_reaped)
-        case Release():
+        case Release(restarts):
             known.attempt -= 1
-            known.restarts += 1
+            known.restarts += restarts
             promises.allow(known.task.id, TaskStatus.QUEUED)
         case Block():
             known.attempt -= 1
