@@ -1,7 +1,7 @@
 """Single submits through gunicorn beside a bare Flask hello-world, in one run: `make bench-http`, about a minute.
 
-Both are served by one process with the same settings of gunicorn, to clients that keep their connections; they take turns,
-so that a noisy machine is noisy for both. The clients' own work is in both figures.
+Both are served by one process with the same settings of gunicorn, to clients that keep their connections. They take
+turns, so that a noisy machine is noisy for both. The clients' own work is in both figures.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 @contextmanager
-def web(folder: str, environ: dict[str, str], app: str) -> Iterator[int]:
+def web(folder: str, environ: dict[str, str], app: str) -> Generator[int, None, None]:
     """A gunicorn with one process; its port."""
     port = free_port()
     command = [sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "--no-control-socket", app]
@@ -80,7 +80,9 @@ def rate(port: int, path: str, status: int, requests: int, clients: int) -> floa
     """Requests per second of some clients, each with one connection."""
     began = time.perf_counter()
     with ThreadPoolExecutor(clients) as threads:
-        list(threads.map(lambda _: send(port, path, status, requests // clients), range(clients)))
+        sent = [threads.submit(send, port, path, status, requests // clients) for _ in range(clients)]
+        for each in sent:
+            each.result()
     return requests // clients * clients / (time.perf_counter() - began)
 
 
