@@ -111,7 +111,8 @@ def test_the_process_ends_as_soon_as_an_idle_one_whatever_is_open(tmp_path, web_
         for text in (b"", b"GET /hea", b"GET / HTTP/1.1\r\nHost:"):
             stack.enter_context(connect(process)).sendall(text)
         sockets = [process.socket() for _ in range(20)]
-        assert process.terminate() < idle.terminate() + 1
+        # gunicorn alone would wait for its whole grace of 10 s, as long as one has sent nothing or half a request.
+        assert process.terminate() < idle.terminate() + 3
         assert process.process.returncode == 0
         assert {close_code(reader) for reader in sockets} == {1012}
 
