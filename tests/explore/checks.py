@@ -104,7 +104,7 @@ def _check_reports(task_id: str, record: Record, known: Known, now: Snapshot) ->
     expect(
         record.get("g") == known.progress, "progress is what its holder said", task_id, record.get("g"), known.progress
     )
-    lines, saved = now.lines.get(task_id, []), now.saved.get(task_id, {})
+    lines, saved = now.logged.get(task_id, []), now.saved.get(task_id, {})
     expect(lines == known.lines, "the latest lines are kept, each once", task_id, lines, known.lines)
     expect(saved == known.saved, "what its holders saved is kept", task_id, saved, known.saved)
 

@@ -89,7 +89,7 @@ class Snapshot:
     paused: bool = False
     ttl: dict[str, int] = field(default_factory=dict)
     strange: list[str] = field(default_factory=list)
-    lines: dict[str, list[int]] = field(default_factory=dict)
+    logged: dict[str, list[int]] = field(default_factory=dict)
     saved: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     def status(self, task_id: str) -> TaskStatus | None:
@@ -161,7 +161,7 @@ def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
     elif kind in SATELLITES:
         snapshot.satellites[SATELLITES[kind]][rest] = ttl
         if kind == "logs":
-            snapshot.lines[rest] = [int(entry.partition("-")[0]) for entry, _ in contents[0]]
+            snapshot.logged[rest] = [int(entry.partition("-")[0]) for entry, _ in contents[0]]
         if kind == "steps":
             snapshot.saved[rest] = {name: value.encode() for name, value in _pairs(contents).items()}
     elif kind in SCHEDULES:
