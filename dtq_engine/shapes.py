@@ -212,11 +212,12 @@ def sentence(error: Exception) -> str:
 
 def task_shape(task: Task) -> TaskShape:
     """A task for `--json`."""
-    named = {name: getattr(task, name) for name in TaskShape.__struct_fields__ if hasattr(task, name)}
+    named: dict[str, Any] = {name: getattr(task, name) for name in TaskShape.__struct_fields__ if hasattr(task, name)}
     named |= _result_fields(task) | dict(_instants(task))
     named |= {"max_attempts": task.retry.max_attempts, "payload": raw(task.payload), "headers": dict(task.headers)}
     named["progress"] = None if task.progress is None else progress_shape(task.progress)
-    return TaskShape(**named | {"errors": [_attempt_shape(error) for error in task.errors]})
+    named["errors"] = [_attempt_shape(error) for error in task.errors]
+    return TaskShape(**named)
 
 
 def _instants(task: Task) -> Iterator[tuple[str, Any]]:

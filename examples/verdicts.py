@@ -11,7 +11,8 @@ import msgspec
 
 from dtq_engine import Task, TaskStatus
 from dtq_engine.cli.tables import Column
-from dtq_engine.cli.text import Cell, span, status_cell
+from dtq_engine.cli.text import Cell, status_cell
+from dtq_engine.words import span
 from examples.workload import DELAY_S, PRIMES, ROOT, Workload
 
 HEADERS = (

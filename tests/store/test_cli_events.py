@@ -22,7 +22,7 @@ def night(store) -> Hand:
     return Hand(store, "w2", queue="night")
 
 
-def told(ran) -> list[tuple[str, str]]:
+def told(ran) -> list[tuple[str, str | None]]:
     return [(line["type"], line["task_id"]) for line in ran.lines]
 
 

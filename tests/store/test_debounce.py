@@ -1,6 +1,7 @@
 """Debouncing: of many submits in a row one task is made, which starts a while after the last, with what that said."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_a_shorter_time_brings_it_forward(hand, client, store, clock):
 def test_everything_that_was_given_is_replaced(hand, store, client):
     submit(hand, "a", payload=BIG, headers={"h": "x" * 100}, expires_in_ms=60_000, keep_result=False, restartable=True)
     retry = RetryPolicy(2, 1, 2, 0.5)
-    fields = {"payload": LAST, "priority": 9, "timeout_ms": 7, "retry": retry, "headers": {"h": "1"}}
+    fields: dict[str, Any] = {"payload": LAST, "priority": 9, "timeout_ms": 7, "retry": retry, "headers": {"h": "1"}}
     submit(hand, "b", **fields)
     task = hand.task("a")
     assert (task.payload, task.priority, task.timeout_ms, task.retry) == (LAST, 9, 7, retry)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 import pytest
@@ -443,13 +443,17 @@ def test_not_a_number_may_be_a_decimal():
         (Any, [{"a": {None: 2}}], "value[0].a has the key None"),
         (Any, [{"a": Color.RED}], "value[0].a is of type Color"),
         (Any, [Moment(2026, 1, 1, tzinfo=UTC)], "value[0] is of type Moment"),
-        (list[Item], [Item("a", Decimal(1), [object()])], "value[0].tags[0] is of type object"),
+        (list[Item], [Item("a", Decimal(1), cast("list[str]", [object()]))], "value[0].tags[0] is of type object"),
         (dict[str, int], {"a": 1, "b": "x", "c": 2}, "argument value.b: Expected `int`, got `str`"),
         (dict[int, int], {1: 1, "x": 2}, "argument value.x: Expected `int`, got `str` as a key"),
         (dict[str, list[Point]], {"a": [], "b": [Point(1), {"x": "1"}]}, "argument value.b[1].x: Expected `int`"),
         (dict[str, dict[str, int]], {"a": {"b": 1}, "c": {"d": "1"}}, "argument value.c.d: Expected `int`"),
-        (list[Item], [Item("a", Decimal(1)), Item(5, Decimal(1))], "argument value[1].name: Expected `str`"),
-        (Point, Point(math.nan), "value.x is nan"),
+        (
+            list[Item],
+            [Item("a", Decimal(1)), Item(cast("str", 5), Decimal(1))],
+            "argument value[1].name: Expected `str`",
+        ),
+        (Point, Point(cast("int", math.nan)), "value.x is nan"),
     ],
 )
 def test_each_error_names_the_place(kind, value, place):

@@ -137,7 +137,7 @@ def test_what_cannot_be_is_named_in_a_call():
         ({"unique": "sometimes"}, "unique"),
     ):
         with pytest.raises(InvalidTask) as raised:
-            task.options(**options)  # type: ignore[arg-type]
+            task.options(**options)
         assert raised.value.field == field
 
 
@@ -226,7 +226,7 @@ def test_a_task_made_by_hand_is_checked_before_it_is_sent(wanted, more, field):
 @pytest.mark.parametrize("key", [None, ("account",), "report-{account}"])
 def test_who_has_not_the_handler_makes_the_same_key_from_what_is_published(key):
     options = {"unique": "until_done", "unique_key": key, "at_most": 1, "per": 5}
-    handler = Dtq(SETTINGS).task("reports.build", **options)(build).handler  # type: ignore[arg-type]
+    handler = Dtq(SETTINGS).task("reports.build", **options)(build).handler
     rule = read_published("reports.build", handler.published().defaults["deduplication"])
     assert rule is not None
     make = rule.maker(functools.partial(NewTask, type="reports.build"))

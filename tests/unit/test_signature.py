@@ -233,8 +233,11 @@ def test_a_result_that_could_never_be_read_back_is_refused(kind):
 
 
 def test_a_function_that_promises_something_to_await_is_async():
-    def later(to: str) -> Awaitable[int]: ...
-    def soon(to: str) -> Coroutine[Any, Any, int]: ...
+    def later(to: str) -> Awaitable[int]:
+        raise NotImplementedError
+
+    def soon(to: str) -> Coroutine[Any, Any, int]:
+        raise NotImplementedError
 
     for function in (later, soon):
         handler = Handler("demo", function)
@@ -252,7 +255,8 @@ def test_an_object_that_stands_for_a_function_keeps_its_signature():
             return self.fn(*args, **kwargs)
 
     @Logged
-    def build(ctx: TaskContext, a: int) -> list[int]: ...
+    def build(ctx: TaskContext, a: int) -> list[int]:
+        return [a]
 
     for each in (build, functools.lru_cache(build)):
         handler = Handler("demo", each)
@@ -262,7 +266,8 @@ def test_an_object_that_stands_for_a_function_keeps_its_signature():
 
 
 def test_object_means_any_json_wherever_it_stands():
-    def build(rows: list[dict[str, object]], more: object | None = None) -> dict[str, object]: ...
+    def build(rows: list[dict[str, object]], more: object | None = None) -> dict[str, object]:
+        return rows[0]
 
     signature = Handler("demo", build).signature
     assert signature.types["rows"] == list[dict[str, Any]]

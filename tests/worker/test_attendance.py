@@ -45,8 +45,7 @@ def told(app: Dtq, queue: str = "default") -> list[tuple[str, str | None, str | 
 def test_a_worker_that_stops_is_told_to_have_stopped_and_never_to_be_silent(app: Dtq, crew: Crew) -> None:
     crew.start(worker_id="leader")
     crew.start(worker_id="w1").signal(signal.SIGTERM)
-    for queue in QUEUES:
-        wait_until(lambda queue=queue: ("WORKER_STOPPED", "w1", None) in told(app, queue))
+    wait_until(lambda: all(("WORKER_STOPPED", "w1", None) in told(app, queue) for queue in QUEUES))
     # By the time this one is told, the leader has looked for the other as well.
     crew.start(worker_id="w2").kill()
     wait_until(lambda: ("WORKER_STALE", "w2", None) in told(app), 15)
@@ -59,8 +58,7 @@ def test_a_worker_that_is_killed_is_told_to_be_silent_once_in_each_queue_over_ch
     first = crew.start(worker_id="first")
     second = crew.start(worker_id="second")
     crew.start(worker_id="w1").kill()
-    for queue in QUEUES:
-        wait_until(lambda queue=queue: ("WORKER_STALE", "w1", None) in told(app, queue), 15)
+    wait_until(lambda: all(("WORKER_STALE", "w1", None) in told(app, queue) for queue in QUEUES), 15)
     first.kill()  # one of these two leads, and then the other
     third = crew.start(worker_id="third")
     wait_until(lambda: ("WORKER_STALE", "first", None) in told(app), 15)
