@@ -18,8 +18,8 @@ LAYERS = (
     {"addresses", "cluster", "links", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
-    | {"around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes", "operator_shapes"}
-    | {"report", "results", "steps", "timetable"},
+    | {"around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes"}
+    | {"operator_shapes", "report", "results", "steps", "timetable"},
     {"cli", "embedded", "findings", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
