@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dtq_engine.model import FINAL, TaskStatus, Unique
+from tests.explore.family import check_families
 from tests.explore.limit_checks import check_limits
 from tests.explore.promises import SLACK_MS, Known, Promises, expect
 from tests.explore.snapshot import LETTERS, Entry, Record, Snapshot
@@ -56,6 +57,7 @@ def check(now: Snapshot, promises: Promises, log: Counter[str]) -> None:
     _check_dead_letters(now, promises)
     _check_counters(now, promises, log)
     _check_wakes(now, promises)
+    check_families(now, promises)
     _check_periodic(now, promises)
     check_limits(now, promises)
     expect(now.crew == promises.crew, "a queue knows the workers that serve it", now.crew, promises.crew)

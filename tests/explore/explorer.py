@@ -8,6 +8,7 @@ from dtq_engine.model import Claim, Succeed
 from tests.explore.calls.control import Resume
 from tests.explore.calls.leases import Finalize, Take
 from tests.explore.calls.limits import Declare
+from tests.explore.calls.links import Relay
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Sweep, Trim
 from tests.explore.operations import OPERATIONS, decide_all
 from tests.explore.promises import Violation, expect
@@ -80,6 +81,9 @@ def drain(stage: Stage) -> None:
         while (promotion := world.perform(Promote())).moved:
             pass
         next_due_ms = promotion.next_due_in_ms or 0
+        world.perform(Relay())
+        if world.promises.is_damaged and any(known.awaits for known in world.promises.tasks.values()):
+            world.perform(Sweep())  # their parents may be gone
         decide_all(stage, world.perform(Reclaim("r1", stage.name("r"))))
         finish(stage)
         if not any(known.is_living for known in world.promises.tasks.values()):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dtq_engine import workflow
 from dtq_engine.model import (
     AttemptError,
     Block,
@@ -13,11 +14,13 @@ from dtq_engine.model import (
     Deduplication,
     LeaseExpired,
     NewTask,
+    Parent,
     Postpone,
     Release,
     Reschedule,
     RetryPolicy,
     Succeed,
+    Takes,
     Transition,
     Unique,
 )
@@ -37,10 +40,12 @@ from tests.explore.calls.crew import Gone, Started
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
 from tests.explore.calls.limits import CHOICES, ClearLimit, Declare, SetLimit
+from tests.explore.calls.links import Relay, Weave
 from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
 from tests.explore.calls.reports import Keep, Say
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
 from tests.explore.damage import harm, hurt
+from tests.explore.snapshot import QUEUE
 from tests.explore.stage import OLD_TYPES, TYPES, Stage
 
 BIG = "x" * 100
@@ -339,6 +344,42 @@ def set_limit(stage: Stage) -> None:
         stage.send(ClearLimit(name, stage.name("q")), late=True)
 
 
+def weave(stage: Stage) -> None:
+    """A producer submits a workflow: some tasks, each behind up to two of those before it."""
+    dice, tasks = stage.dice, list[NewTask]()
+    for _ in range(dice.choice((2, 2, 3, 4))):
+        before = dice.sample(tasks, min(len(tasks), dice.choice((0, 1, 1, 2))))
+        tasks.append(_linked_task(stage, [task.id for task in before]))
+    (batch,) = workflow.batches(tasks)
+    stage.send(Weave(tuple(batch)), late=True)
+
+
+def link(stage: Stage) -> None:
+    """A producer submits a task that waits for one that is there, whatever became of that."""
+    if parent := stage.some_task(ended=0.4):
+        stage.send(Weave((_linked_task(stage, [parent]),)), late=True)
+
+
+def _linked_task(stage: Stage, parents: list[str]) -> NewTask:
+    dice = stage.dice
+    return NewTask(
+        id=stage.name("t"),
+        type=dice.choice(("a", "a", "b")),
+        priority=dice.choice((4, 5)),
+        delay_ms=dice.choice((0, 0, 0, 5_000)) if parents else 0,
+        expires_in_ms=dice.choice((None,) * 6 + (45_000,)),
+        retry=RetryPolicy(dice.choice((1, 2)), 0, 60_000, 0.0),
+        keep_result=dice.random() < 0.7,
+        after=tuple(Parent(each, QUEUE, run_anyway=dice.random() < 0.2) for each in parents),
+        takes=dice.choice(list(Takes)) if parents else Takes.NOTHING,
+    )
+
+
+def relay(stage: Stage) -> None:
+    """The leader carries over what waits in the outbox."""
+    stage.send(Relay())
+
+
 def meet_again(stage: Stage) -> None:
     """A call that was under way all the time arrives once more."""
     stage.deliver_late()
@@ -375,6 +416,9 @@ OPERATIONS = (
     Operation(trigger, 0.5),
     Operation(declare, 0.7),
     Operation(set_limit, 0.5),
+    Operation(weave, 2),
+    Operation(link, 1),
+    Operation(relay, 1),
     Operation(meet_again, 2),
     Operation(hurt, 0, damage=1),
     Operation(harm, 0, damage=1),

@@ -61,10 +61,20 @@ class Known:
     last_line: int = 0
     lines: list[int] = field(default_factory=list)
     saved: dict[str, bytes] = field(default_factory=dict)
+    kin: dict[str, "Known"] = field(default_factory=dict, repr=False)
+    unheard: set[str] = field(default_factory=set)
+    """The parents that had ended when it came, and kept no result."""
+    awaits: bool = False
+    is_victim: bool = False
+    doomed: set[str] = field(default_factory=set)
+    result: bytes | None = None
+    is_cut: bool = False
 
     def copy(self) -> "Known":
         """The same, to go on from separately."""
-        return replace(self, recorded=set(self.recorded), lines=list(self.lines), saved=dict(self.saved))
+        return replace(
+            self, recorded=set(self.recorded), lines=list(self.lines), saved=dict(self.saved), doomed=set(self.doomed)
+        )
 
     @property
     def is_living(self) -> bool:
@@ -114,6 +124,7 @@ class Known:
         self.attempt = self.restarts = self.expiries = 0
         self.started = self.cancel_requested = self.is_reaped = self.expires = False
         self.last_token, self.blocked_ms = "", None
+        self.doomed = set()
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from dtq_engine.store.states import STATES
 QUEUE = "default"
 LETTERS: Mapping[TaskStatus, str] = {status: letter for letter, status in STATES.items()}
 SATELLITES = {"payload": "p", "headers": "h", "errors": "e", "result": "r", "logs": "l", "steps": "s"}
+SATELLITES |= {"children": "c", "awaits": "a"}
 SCHEDULES = {
     "schedule": TaskStatus.PENDING,
     "retry:schedule": TaskStatus.RETRYING,
@@ -85,6 +86,7 @@ class Snapshot:
     builds: set[str] = field(default_factory=set)
     memos: set[str] = field(default_factory=set)
     wakes: int = 0
+    outbox: int = 0
     schedule_wakes: int = 0
     paused: bool = False
     ttl: dict[str, int] = field(default_factory=dict)
@@ -204,6 +206,8 @@ def _place_other(snapshot: Snapshot, kind: str, rest: str, ttl: int, contents: A
         case "periodic":
             snapshot.periodic |= {rest: _pairs(contents)} if rest else {}
             snapshot.ttl[f"periodic {rest}"] = ttl
+        case "outbox":
+            snapshot.outbox = len(contents[0])
         case "crew":
             snapshot.crew = _pairs(contents)
         case "types" if ttl > 0:

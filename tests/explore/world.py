@@ -18,6 +18,7 @@ from dtq_engine.errors import DtqError, RedisRefused
 from dtq_engine.store import Store
 from tests.explore.calls.base import Call, Seen
 from tests.explore.checks import check
+from tests.explore.family import follow_parents, note_waiting
 from tests.explore.promises import Promises, Violation, expect
 from tests.explore.snapshot import QUEUE, Snapshot, look
 
@@ -63,7 +64,9 @@ class World:
         self.now = seen.after
         self._note_time()
         call.learn(self.promises, answer, seen)
+        follow_parents(self.promises, seen.after)
         self.promises.reconcile(seen.after)
+        note_waiting(self.promises, seen.after)
         if checked:
             check(seen.after, self.promises, self._log)
         return answer

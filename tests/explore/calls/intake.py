@@ -16,7 +16,7 @@ class Submit:
     tasks: tuple[NewTask, ...]
 
     def __repr__(self) -> str:
-        return f"Submit({', '.join(map(_written, self.tasks))})"
+        return f"Submit({', '.join(map(written, self.tasks))})"
 
     def run(self, store: Store) -> list[Receipt]:
         return store.intake.submit(self.tasks)
@@ -40,7 +40,7 @@ class Submit:
                 promises.events["TASK_DUPLICATE_ABSORBED"] += 1
 
 
-def _written(task: NewTask) -> str:
+def written(task: NewTask) -> str:
     """A task as it would be written by hand: without what is by default so."""
     plain = NewTask(id=task.id, type=task.type)
     values = [(each.name, getattr(task, each.name), getattr(plain, each.name)) for each in fields(task)]

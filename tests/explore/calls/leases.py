@@ -56,8 +56,10 @@ class Take:
         named = ClaimStatus.TASKS if ids else ClaimStatus.EMPTY
         expect(answer.status is named, "a claim says whether it found tasks", answer.status, ids)
         if len(ids) < self.limit:
-            # Those with limits may have been called by this claim itself.
-            left = [each.task_id for each in seen.after.startable() if not promises.tasks[each.task_id].task.limits]
+            # Those with limits may have been called by this claim, and those whose last parent expired by it come too
+            # late for it; a worker is woken for them.
+            late = {known.task.id for known in promises.tasks.values() if known.awaits or known.task.limits}
+            left = [each.task_id for each in seen.after.startable() if each.task_id not in late]
             expect(not left, "a claim with room left leaves nothing waiting", left)
         for task_id in ids:
             note_start(promises, promises.tasks[task_id].task.limits, seen)
@@ -138,6 +140,14 @@ def _check_claim(claim: Claim, known: Known, worker: str, token: str) -> None:
     told = (claim.type, claim.payload, claim.headers, claim.timeout_ms, claim.keep_result, claim.restartable)
     given = (task.type, task.payload, task.headers, task.timeout_ms, task.keep_result, task.restartable)
     expect(told == given, "a task is claimed as it was submitted", claim, task)
+    expect(
+        [each.task_id for each in claim.inputs] == [each.id for each in task.after], "a claim names its parents", claim
+    )
+    for each in claim.inputs:
+        kin = known.kin[each.task_id]
+        result = None if each.task_id in known.unheard else kin.result
+        is_right = kin.status is not TaskStatus.SUCCEEDED or (each.status, each.result) == (kin.status, result)
+        expect(is_right, "a parent's result reaches its child", claim.task_id, each, result)
     numbers = (claim.attempt, claim.restarts, claim.lease_expiries, claim.fence, claim.priority)
     counted = (known.attempt, known.restarts, known.expiries, known.fence, known.priority)
     expect(numbers == counted, "a claim carries the numbers of its execution", claim.task_id, numbers, counted)

@@ -27,6 +27,8 @@ def follow(promises: Promises, known: Known, transition: Transition, seen: Seen)
     match transition:
         case Succeed(result):
             known.has_result = result is not None and known.task.keep_result
+            known.is_cut = transition.size is not None
+            known.result = None if known.is_cut else result
             promises.allow(known.task.id, TaskStatus.SUCCEEDED)
             _check_result(known, transition, seen)
         case DeadLetter():

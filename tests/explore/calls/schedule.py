@@ -159,6 +159,7 @@ class Sweep:
     def learn(self, promises: Promises, answer: dict[str, int], seen: Seen) -> None:
         # Records that expired leave their members of indexes and letters behind, for trim or for this.
         repairs = answer.keys() - {"member_without_record", "letter_without_task"}
+        repairs -= {"link"} if seen.before.outbox else set()
         if promises.went_back:
             # Of two that are alike the first has waited too long, and the other holds their key, or held it.
             repairs -= {"unique_key"}

@@ -1,0 +1,96 @@
+"""Tasks that wait for others: what the ends of their parents make of them, as Redis holds those after a call."""
+
+from dtq_engine.model import FINAL, Parent, Takes, TaskStatus
+from tests.explore.promises import Known, Promises, expect
+from tests.explore.snapshot import Snapshot
+
+FAILED = FINAL - {TaskStatus.SUCCEEDED}
+
+
+def fates(promises: Promises, known: Known, after: Snapshot | None = None) -> dict[str, TaskStatus]:
+    """What became of each parent; of one that is gone, how it had ended, as cancelled if damage took it."""
+    found = dict[str, TaskStatus]()
+    for parent in known.task.after:
+        kin = known.kin[parent.id]
+        is_current = after is not None and promises.tasks.get(parent.id) is kin
+        status = after.status(parent.id) if after is not None and is_current else kin.status
+        found[parent.id] = status or kin.outcome or TaskStatus.CANCELLED
+    return found
+
+
+def dooms(known: Known, parent: Parent, fate: TaskStatus) -> bool:
+    """Whether a task must not run because of this parent."""
+    knows = fate is TaskStatus.SUCCEEDED and parent.id not in known.unheard
+    is_cut = knows and known.kin[parent.id].is_cut and known.task.takes is not Takes.NOTHING
+    return not parent.run_anyway and (fate in FAILED or is_cut)
+
+
+def is_doomed(known: Known, found: dict[str, TaskStatus]) -> bool:
+    """Whether a task must not run because of one of its parents."""
+    return any(dooms(known, parent, found[parent.id]) for parent in known.task.after)
+
+
+def has_lost_parents(known: Known) -> bool:
+    """Whether damage took a parent before it ended, so that nobody knows whether this task has heard of it."""
+    return any(kin.status is None and kin.outcome is None for kin in known.kin.values())
+
+
+def waits_again(promises: Promises, known: Known) -> bool:
+    """Whether a task that is requeued has yet to hear of a parent."""
+    return any(fate not in FINAL for fate in fates(promises, known).values())
+
+
+def follow_parents(promises: Promises, after: Snapshot) -> None:
+    """Allow what the parents of each task justify; note what came of it."""
+    for task_id, known in promises.tasks.items():
+        if not known.task.after or known.status is None:
+            continue
+        found = fates(promises, known, after)
+        known.doomed |= {parent.id for parent in known.task.after if dooms(known, parent, found[parent.id])}
+        if known.awaits:
+            _allow_end_of_waiting(promises, known, found)
+        elif known.status is TaskStatus.CANCELLED and known.is_victim and task_id not in promises.allowed:
+            _follow_back(promises, known, after, found)
+
+
+def _allow_end_of_waiting(promises: Promises, known: Known, found: dict[str, TaskStatus]) -> None:
+    promises.allow(known.task.id, TaskStatus.BLOCKED)
+    if known.doomed:
+        promises.allow(known.task.id, TaskStatus.CANCELLED)
+    if not is_doomed(known, found) and all(fate in FINAL for fate in found.values()):
+        promises.allow(known.task.id, TaskStatus.QUEUED, TaskStatus.PENDING)
+
+
+def _follow_back(promises: Promises, known: Known, after: Snapshot, found: dict[str, TaskStatus]) -> None:
+    """A parent that failed was requeued, and what was cancelled because of it comes back."""
+    actual = after.status(known.task.id)
+    lives_again = any(found[parent] not in FAILED for parent in known.doomed)
+    if lives_again and actual in {TaskStatus.BLOCKED, TaskStatus.QUEUED}:
+        promises.allow(known.task.id, actual)
+        promises.count(known.task, "requeued")
+        promises.events["TASK_QUEUED"] += 1
+        known.begin_again()
+
+
+def note_waiting(promises: Promises, after: Snapshot) -> None:
+    """Which tasks wait for parents now, and which were cancelled for the sake of one."""
+    for task_id, known in promises.tasks.items():
+        if known.task.after and known.status is not None:
+            record = after.records.get(task_id, {})
+            awaited = int(record.get("A", "0").split(" ")[0])
+            known.awaits = known.status is TaskStatus.BLOCKED and awaited > 0
+            known.is_victim = known.status is TaskStatus.CANCELLED and record.get("m", "").startswith("parent_")
+
+
+def check_families(after: Snapshot, promises: Promises) -> None:
+    """Nobody waits for what has ended, once all messages have arrived; and who was cancelled comes back."""
+    if after.outbox or promises.is_damaged:
+        return
+    for task_id, known in promises.tasks.items():
+        if not known.task.after or not (known.awaits or known.is_victim) or known.status is None:
+            continue
+        found = fates(promises, known)
+        is_right = known.awaits != is_doomed(known, found)
+        expect(is_right, "who waits may hope, who was cancelled for a parent may not", task_id, found)
+        is_over = all(fate in FINAL for fate in found.values())
+        expect(not known.awaits or not is_over, "nobody waits for parents that have all ended", task_id, found)
