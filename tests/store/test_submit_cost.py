@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dtq_engine.limits import Declared, Limit, Numbers
 from dtq_engine.model import Deduplication, NewTask, SubmitOutcome, Succeed, Unique
 from dtq_engine.store import intake
 
@@ -85,6 +86,26 @@ def test_what_makes_a_task_unique_costs_only_those_that_are(hand, client, store)
     assert unique - plain == {b"u"}
     kinds = {key.split(b":")[1] for key in client.keys(f"{store.keys.prefix}:*plain*")}
     assert kinds == {b"task"}
+
+
+def test_tasks_with_limits_cost_a_few_commands_more_and_the_others_none(store, hand, commands):
+    store.limits.declare("default", Declared((Limit("account", Numbers(2)),), {"account": "default"}))
+    hand.end(hand.start("first"))
+    hand.submit(*[f"free{n}" for n in range(100)])
+    commands()
+    claims = hand.claim(100)
+    assert {name for name, calls in commands().items() if calls >= 50} == {"hgetall", "hset"}
+    hand.end_all(claims)
+    assert {name for name, calls in commands().items() if calls >= 50} == {"hgetall", "hset", "pexpire"}
+    for number in range(100):
+        hand.submit(f"t{number}", limits=(f"account/{number}",))
+    commands()
+    claims = hand.claim(100)
+    claimed = {name: calls for name, calls in commands().items() if calls >= 50}
+    assert claimed == {"hgetall": 100, "hset": 100, "zrange": 100, "zcard": 100, "zadd": 100}
+    hand.end_all(claims)
+    ended = {name: calls for name, calls in commands().items() if calls >= 50}
+    assert ended == {"hgetall": 100, "hset": 100, "pexpire": 100, "zrem": 100, "zrange": 101}
 
 
 def test_many_tasks_go_five_hundred_a_script(store, hand, calls):
