@@ -26,16 +26,17 @@ from redis.exceptions import (
 from dtq_engine.addresses import REPLY_TIMEOUT_S, linked, over_pool
 from dtq_engine.cluster import ClusterLink
 from dtq_engine.config import Settings
-from dtq_engine.errors import MemoryFull, RedisDamaged, RedisRefused, RedisUnavailable
+from dtq_engine.errors import MemoryFull, RedisRefused, RedisUnavailable
 from dtq_engine.links import REFUSED, Command, Link, NotSent, ReplyLost
-from dtq_engine.subscription import Subscription, unavailable
+from dtq_engine.refusals import damaged, unavailable
+from dtq_engine.subscription import Subscription
 
 BLOCKING_GRACE_S = 2.0
 SEAT_S = 1.5
 UNLIMITED = 1_000_000
 LOOK_S = 0.05
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
-NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN")
+NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN", "MISCONF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,18 @@ class Connection:
             if str(error).startswith(NOT_NOW_PREFIXES):
                 raise NotSent(str(error)) from error
             if str(error).startswith(("WRONGTYPE", "DAMAGED")):
-                raise RedisDamaged(f"A key of dtq holds something else ({error}): restore it or delete it.") from error
+                raise damaged(error, command, self._type_of) from error
             if isinstance(error, NoScriptError):
                 raise
             raise RedisRefused(
                 f"Redis refused a command of dtq ({error}): check its version and configuration."
             ) from error
+
+    def _type_of(self, key: str) -> str:
+        try:
+            return str(self._link.exchange(("TYPE", key), REPLY_TIMEOUT_S).decode())
+        except (NotSent, ReplyLost, ResponseError):
+            return "none"
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Send reads in one go; an item that fails is its exception in the list. Raises RedisUnavailable."""

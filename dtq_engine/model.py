@@ -473,12 +473,16 @@ Transition = Succeed | Reschedule | DeadLetter | Cancel | Release | Postpone | B
 
 
 class Settled(StrEnum):
-    """The store's answer to one finalized execution."""
+    """The store's answer to one finalized execution.
+
+    DAMAGED: a key that its end has to write to holds something else, and nothing was written; it can be sent again.
+    """
 
     OK = "OK"
     DUP = "DUP"
     FENCED = "FENCED"
     GONE = "GONE"
+    DAMAGED = "DAMAGED"
 
 
 class ClaimStatus(StrEnum):
@@ -516,12 +520,14 @@ class Renewal:
 class Promotion:
     """How many due tasks were moved, and when the next one is due (None: nothing scheduled).
 
-    `outbox`: how many messages wait there for tasks in other queues.
+    `outbox`: how many messages wait there for tasks in other queues. `damage`: which key keeps tasks from moving, as a
+    sentence.
     """
 
     moved: int
     next_due_in_ms: int | None
     outbox: int = 0
+    damage: str | None = None
 
 
 class CancelOutcome(StrEnum):

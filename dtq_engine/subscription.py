@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import redis
 
-from dtq_engine.errors import RedisUnavailable
 from dtq_engine.links import NotSent
+from dtq_engine.refusals import unavailable
 
 CONFIRM_S = 1.9
 
@@ -58,8 +58,3 @@ class Subscription:
         if message is None or message["type"] != "message":
             return None
         return message["channel"].decode(), message["data"]
-
-
-def unavailable(error: Exception, may_have_run: bool = False) -> RedisUnavailable:
-    """A driver's error in our own words."""
-    return RedisUnavailable(f"Redis does not answer ({error}): check that it runs and DTQ_REDIS_URL.", may_have_run)

@@ -66,7 +66,7 @@ end
 -- Why no worker of this build may run the record; nil when it may. Then, whether those of another build may.
 local function obstacle(record)
   if is_newer(record) then return 'newer_record' end
-  if not (record.t and is_readable(record)) then return 'undecodable_record' end
+  if record.U or not (record.t and is_readable(record)) then return 'undecodable_record' end
   if not knows(record.t) then return 'unknown_task_type:' .. record.t, knows_elsewhere(record.t) end
 end
 
@@ -112,6 +112,9 @@ end
 local function take(priority, entry, id)
   local record = id and read(id) or {}
   if record.s == 'R' and record.e == entry then return end
+  local is_unknown = is_lost(record)
+  if is_unknown and not is_sound() then return end
+  if is_unknown then salvage(id, record, now) end
   if record.s ~= 'Q' or record.e ~= entry then return ack(priority, entry) end
   local why, is_others = obstacle(record)
   local is_early = record.A and links.waits(record)

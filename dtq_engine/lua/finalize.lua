@@ -8,37 +8,49 @@
 --            C cancel      word = error type, body = error as JSON
 --            L release   H hand over: a release that does not count as a restart
 --            Z postpone (number = delay ms)   B block (word = reason): these four give the attempt back
--- Returns  a word per execution, blanks between: OK · DUP (recorded by you before) · FENCED (not yours any more) · GONE
+-- Returns  a word per execution, blanks between: OK · DUP (recorded by you before) · FENCED (not yours any more) · GONE ·
+--          DAMAGED (a key that this end has to write to is no such thing: nothing was written, send it again later)
 
 open()
 local now, grace_ms = now_ms(), tonumber(ARGV[2])
-local reply, records, seen, successes = {}, {}, {}, 0
+local reply, records, seen = {}, {}, {}
 
 local function judge(id, token, record)
   if not record.s then return 'GONE' end
   if seen[id] == token or record.j == token or (FINAL[record.s] and record.k == token) then return 'DUP' end
   if record.s ~= 'R' or record.k ~= token then return 'FENCED' end
-  seen[id] = token
   return 'OK'
+end
+
+local function grave()
+  if not conf().dlq then return index_key('F'), 'zset' end
+  return KEY['stream:dead-letter'], 'stream', index_key('D'), 'zset'
+end
+
+-- The shared keys that an end writes to, beside the stream of the delivery.
+local needs = {}
+function needs.S() return index_key('S'), 'zset' end
+function needs.C() return index_key('C'), 'zset' end
+function needs.Y(delay) if delay > 0 then return KEY['retry:schedule'], 'zset' end end
+function needs.B() return KEY.blocked, 'zset', grave() end
+needs.D, needs.Z = grave, needs.Y
+
+local function is_damaged(record, ending)
+  if damaged(STREAM .. (band(record) or 5), 'stream') then return true end
+  local verb = string.sub(ending, 1, 1)
+  if record.x and verb ~= 'S' then verb = 'C' end
+  return needs[verb] and damaged(needs[verb](number(string.match(ending, '^%a(%d+)')))) ~= nil
 end
 
 for at = 3, #ARGV, 3 do
   local id, token = ARGV[at], ARGV[at + 1]
   local record = read(id)
   local answer = judge(id, token, record)
+  if answer == 'OK' and is_damaged(record, ARGV[at + 2]) then answer = 'DAMAGED' end
   reply[#reply + 1] = answer
-  if answer == 'OK' then
-    records[#records + 1], record.id, record.ending = record, id, ARGV[at + 2]
-    if string.byte(record.ending) == 83 then successes = successes + 1 end
-  end
+  if answer == 'OK' then records[#records + 1], record.id, record.ending, seen[id] = record, id, ARGV[at + 2], token end
   if answer == 'FENCED' then event('TASK_FENCED', id, record) end
 end
-
--- Successes, the most by far, touch the fewest keys.
-local bad = damaged_bands(records)
-if successes == #records then bad = bad or damaged(index_key('S'), 'zset')
-else bad = bad or damaged(KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys()) end
-if bad then return bad end
 
 local apply = {}
 

@@ -62,7 +62,8 @@ local function consider(entry, idle)
       ack(priority, entry)
       push(id, priority)
     end
-  else
+  elseif not (is_lost(record) and damaged(KEY.blocked, 'zset')) then
+    if is_lost(record) then salvage(id, record, now) end
     ack(priority, entry)
   end
 end

@@ -1,8 +1,9 @@
 -- sweep: compare records with the keys that they depend on, and repair what damage has put out of step.
 --
+-- What a damaged shared key has to do with is left alone until that is mended.
 -- A waiting task without a delivery, a running one without a lease, a delayed one without its place in the schedule,
 -- a finished one without index, letter or time to live, one that waits for parents that have ended: each gets what it
--- lacks. Members of schedules and indexes without a record go, as do satellites, idempotency keys and dead letters of
+-- lacks; one whose state cannot be read, and so nobody knows where it belongs, is blocked to die of it. Members of schedules and indexes without a record go, as do satellites, idempotency keys and dead letters of
 -- tasks that are gone, unique keys that no task holds, and deliveries that lead to no task and will reach nobody any
 -- more. A group that is ahead of its stream would skip what comes.
 --
@@ -12,8 +13,6 @@
 -- Returns  names and numbers of repairs: what, how many, …
 
 open()
-local bad = damaged(KEY.schedule, 'zset', KEY['retry:schedule'], 'zset', KEY.blocked, 'zset', settle_keys())
-if bad then return bad end
 local now, repairs = now_ms(), {}
 
 local function repaired(what) repairs[what] = (repairs[what] or 0) + 1 end
@@ -73,6 +72,13 @@ function mend.Q(id, record)
   repaired('delivery')
 end
 
+local function give_up(id, record)
+  if now <= number(record.b) + number(timeout_of(record)) + number(record.l) then return end
+  record.k = nil
+  push(id, band(record), 'L', execution(record))
+  repaired('lease')
+end
+
 -- The lease is renewed by a living worker, else it runs out and a reaper decides.
 function mend.R(id, record)
   local stream, entry = STREAM .. (band(record) or 5), entry_of(record)
@@ -80,7 +86,9 @@ function mend.R(id, record)
   local there = #redis.call('XRANGE', stream, entry, entry) > 0
   if there and is_pending(stream, entry) then return end
   if not there then
-    entry = redis.call('XADD', stream, '*', 'i', id)
+    entry = redis.pcall('XADD', stream, '*', 'i', id)
+    -- A stream that takes no more: whoever runs the task ends it all the same, unless its time was over long ago.
+    if type(entry) == 'table' then return give_up(id, record) end
     set(id, 'e', entry)
   end
   redis.call('XCLAIM', stream, 'workers', record.w or 'sweep', 0, entry, 'IDLE', 0, 'FORCE', 'JUSTID')
@@ -136,13 +144,34 @@ local function mend_end(id, record)
 end
 for state in pairs(FINAL) do mend[state] = mend_end end
 
+-- One that has ended is still where its end has put it.
+local function mend_state(id, record)
+  for state in pairs(record.F and FINAL or {}) do
+    if not damaged(index_key(state), 'zset') and is_in(index_key(state), id) then
+      set(id, 's', state)
+      return repaired('state')
+    end
+  end
+  if damaged(KEY.blocked, 'zset') or redis.call('PTTL', TASK .. id) >= 0 then return end
+  salvage(id, record, now)
+  repaired('state')
+end
+
+-- Whether the shared keys are sound that a task of this state is looked for in.
+local function is_mendable(record)
+  if SCHEDULES[record.s] then return not damaged(schedule_of(record.s), 'zset') end
+  if record.s == 'Q' or record.s == 'R' then return not damaged_bands({record}) end
+  if record.s == 'D' and damaged(KEY['stream:dead-letter'], 'stream') then return false end
+  return not damaged(index_key(record.s), 'zset')
+end
+
 -- Nothing may point at a task that is gone.
 local function drop_members(id)
   for state in pairs(SCHEDULES) do
-    if redis.call('ZREM', schedule_of(state), id) == 1 then repaired('member_without_record') end
+    if redis.pcall('ZREM', schedule_of(state), id) == 1 then repaired('member_without_record') end
   end
   for state in pairs(FINAL) do
-    if redis.call('ZREM', index_key(state), id) == 1 then repaired('member_without_record') end
+    if redis.pcall('ZREM', index_key(state), id) == 1 then repaired('member_without_record') end
   end
   if redis.call('EXISTS', TASK .. id) == 1 then return end
   for letter in pairs(SATELLITE) do
@@ -153,6 +182,7 @@ end
 -- A stray that is still to be delivered is dropped by the claim that gets it, one that is pending by a reaper.
 local function drop_stray(priority, entry)
   local stream = STREAM .. priority
+  if damaged(stream, 'stream') then return end
   local found = redis.call('XRANGE', stream, entry, entry)[1]
   if not found or is_pending(stream, entry) or not was_delivered(stream, entry) then return end
   local record = found[2][2] and read(found[2][2]) or {}
@@ -164,12 +194,13 @@ end
 
 -- A letter lives and goes with its task.
 local function drop_letter(letter)
+  if damaged(KEY['stream:dead-letter'], 'stream') then return end
   local found = redis.call('XRANGE', KEY['stream:dead-letter'], letter, letter)[1]
   local id = found and among(found[2], 'i') or ''
   local record = read(id)
   if not found or is_newer(record) or (record.s == 'D' and record.E == letter) then return end
   redis.call('XDEL', KEY['stream:dead-letter'], letter)
-  if not record.s then redis.call('ZREM', index_key('D'), id) end
+  if not record.s then redis.pcall('ZREM', index_key('D'), id) end
   repaired('letter_without_task')
 end
 
@@ -200,7 +231,8 @@ local last_key = last_id + ARGV[3]
 for i = 4, last_id do
   local record = read(ARGV[i])
   if not record.s then drop_members(ARGV[i])
-  elseif mend[record.s] and not is_newer(record) then
+  elseif is_lost(record) then mend_state(ARGV[i], record)
+  elseif mend[record.s] and not is_newer(record) and is_mendable(record) then
     mend[record.s](ARGV[i], record)
     if record.u then mend_unique(ARGV[i], record) end
     local missing = record.c and limits.mend(ARGV[i], record, now)

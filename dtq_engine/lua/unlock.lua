@@ -4,5 +4,5 @@
 -- ARGV     token
 -- Returns  1 when it was given back, else 0
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])

@@ -1,7 +1,7 @@
 """Looking for what is wrong with a deployment, by reading alone; `sweep` is what repairs it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -13,22 +13,20 @@ from dtq_engine.model import RECORD_VERSION, TaskStatus
 from dtq_engine.store import replies
 from dtq_engine.store.base import Base
 from dtq_engine.store.records import DEFAULT_PRIORITY, unpack_asked
+from dtq_engine.store.shared_keys import WrongType, of_all, of_queue, wrong_among
 from dtq_engine.store.states import status_of
 from dtq_engine.store.sweep import by_queue, scan
 
-FIELDS = ("s", "e", "r", "E", "v")
-"""What of a record says where its task is: state, entry, what was asked for, dead letter; and its version."""
+FIELDS = ("s", "e", "r", "E", "v", "t", "L", "A", "d", "S")
+"""What of a record says where its task is: state, entry, what was asked for, dead letter; and its version.
+
+The others tell that there is a record, whatever its state is.
+"""
+
+FAR_MS = 1e14
+"""Beyond all times that a script writes."""
 
 ENTRY = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
-
-
-@dataclass(frozen=True, slots=True)
-class WrongType:
-    """A key that holds something else than it must, so that its queue stands still."""
-
-    key: str
-    found: str
-    wanted: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +87,16 @@ class Health:
         """For how long the first task of a queue's schedules has been due; 0 when none is."""
         keys = self._schedules(queue).values()
         heads = self._base.connection.pipeline([("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys])
-        due = [_score(head) for head in heads if _some(head)]
+        due = [score for head in heads if _some(head) and abs(score := _score(head)) < FAR_MS]
         return max(0, self._base.now_ms() - round(min(due))) if due else 0
 
     def wrong_types(self, queue: str) -> list[WrongType]:
         """The shared keys of a queue that hold another type than they must."""
-        wanted = self._shared(queue)
-        found = self._base.connection.pipeline([("TYPE", key) for key in wanted])
-        types = {key: reply.decode() for key, reply in zip(wanted, found, strict=True) if isinstance(reply, bytes)}
-        return [WrongType(key, types[key], wanted[key]) for key in types if types[key] not in {"none", wanted[key]}]
+        return wrong_among(self._base, of_queue(self._keys, queue))
+
+    def wrong_globals(self) -> list[WrongType]:
+        """The keys that all queues share, and that hold another type than they must."""
+        return wrong_among(self._base, of_all(self._keys))
 
     def damage(self) -> dict[str, int]:
         """What a sweep would find at this moment, by the names that it gives its repairs; walks over all tasks."""
@@ -117,11 +116,12 @@ class Health:
                 yield self._of_tasks(queue, [each.decode("utf-8", "replace") for each in ids])
         yield ["queue"] * len(queues - known)
         for queue in sorted(queues):
+            wrong = {each.key for each in self.wrong_types(queue)}
             for key in self._schedules(queue).values():
-                yield from self._of_members(queue, key)
+                yield from self._of_members(queue, key) if key not in wrong else ()
             yield from self._of_groups(queue)
-            yield from self._of_deliveries(queue)
-            yield from self._of_letters(queue)
+            yield from self._of_deliveries(queue, wrong)
+            yield from self._of_letters(queue) if self._keys.dead_letters(queue) not in wrong else ()
 
     def _of_tasks(self, queue: str, ids: Sequence[str]) -> list[str]:
         """What is wrong with these tasks. One that moves on meanwhile is not: its record tells it, read again."""
@@ -159,6 +159,9 @@ class Health:
             return [("XRANGE", self._keys.stream(queue, record.priority), record.entry, record.entry)]
         if schedule := self._schedules(queue).get(status):
             return [("ZSCORE", schedule, task_id)]
+        if status is None and any(record.fields):
+            indexes = [("ZSCORE", key, task_id) for key in self._keys.indexes(queue).values()]
+            return [("PTTL", self._keys.task(queue, task_id)), *indexes]
         if status is not None and status.is_final:
             of_all: list[Command] = [
                 ("ZSCORE", self._keys.index(queue, status), task_id),
@@ -183,7 +186,8 @@ class Health:
                 if not _is_time(answers[0]):
                     yield "schedule"
             case None:
-                return
+                if answers and (answers[0] == -1 or any(isinstance(each, float | bytes) for each in answers[1:])):
+                    yield "state"
             case _:
                 lacks = {"index": not _is_time(answers[0]), "time_to_live": answers[1] == -1}
                 yield from (what for what, is_so in lacks.items() if is_so)
@@ -233,11 +237,13 @@ class Health:
             yield ["letter_without_task" for each in left if _some(each)]
             first = f"({page[-1][0].decode()}"
 
-    def _of_deliveries(self, queue: str) -> Iterator[list[str]]:
+    def _of_deliveries(self, queue: str, wrong: Collection[str]) -> Iterator[list[str]]:
         """Deliveries that the group has handed out, and that neither a task nor a worker knows of."""
         for priority, (ms, sequence) in enumerate(self._delivered(queue)):
             stream, first, last = self._keys.stream(queue, priority), "-", f"{ms}-{sequence}"
-            while page := self._base.connection.call("XRANGE", stream, first, last, "COUNT", 1000):
+            while stream not in wrong and (
+                page := self._base.connection.call("XRANGE", stream, first, last, "COUNT", 1000)
+            ):
                 led = {
                     entry.decode(): fields[1].decode("utf-8", "replace") for entry, fields in page if len(fields) > 1
                 }
@@ -261,20 +267,6 @@ class Health:
             TaskStatus.BLOCKED: keys.blocked(queue),
         }
 
-    def _shared(self, queue: str) -> dict[str, str]:
-        """The keys that all tasks of a queue share, and their types."""
-        keys = self._keys
-        logs = (keys.dead_letters(queue), keys.events(queue), keys.audit(queue))
-        streams = [*(keys.stream(queue, priority) for priority in PRIORITIES), *logs]
-        sets = [*self._schedules(queue).values(), *keys.indexes(queue).values()]
-        lists = (keys.wake(queue), keys.wake_schedule(queue))
-        return (
-            dict.fromkeys(streams, "stream")
-            | dict.fromkeys(sets, "zset")
-            | dict.fromkeys(lists, "list")
-            | {keys.counters(queue): "hash", keys.queue(queue): "string"}
-        )
-
 
 def _has(record: _Record | None, letter: str) -> bool:
     """Whether a dead letter is this task's; of a record of a newer release nobody knows."""
@@ -285,7 +277,7 @@ def _has(record: _Record | None, letter: str) -> bool:
 
 def _is_time(score: Any) -> bool:
     """Whether a member has a score, and it is a time; an error says nothing."""
-    return score is not None and not (isinstance(score, float) and abs(score) >= 1e14)
+    return score is not None and not (isinstance(score, float) and abs(score) >= FAR_MS)
 
 
 def _some(reply: Any) -> bool:

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from dtq_engine.model import Claim, Promotion
+from dtq_engine.refusals import damage_of
 from dtq_engine.store.base import Base
 from dtq_engine.store.records import decode_claim
 
@@ -29,8 +30,8 @@ class Schedule:
 
     def promote(self, queue: str) -> Promotion:
         """Make up to 100 due tasks available; says when the next one is due."""
-        moved, next_due, outbox = self._base.run("promote", queue, TASKS_PER_CALL)
-        return Promotion(moved, int(next_due) if next_due else None, outbox)
+        moved, next_due, outbox, damage = self._base.run("promote", queue, TASKS_PER_CALL)
+        return Promotion(moved, int(next_due) if next_due else None, outbox, damage_of(damage) if damage else None)
 
     def reclaim(self, queue: str, *, reaper: str, token: str, steady_ms: int = ALWAYS_MS) -> list[Claim]:
         """Take over up to 100 executions whose lease expired; each must be decided and finalized within 10 s.

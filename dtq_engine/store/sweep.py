@@ -84,7 +84,8 @@ class Sweep:
         sets = (keys.schedule(queue), keys.retry_schedule(queue), keys.blocked(queue), *keys.indexes(queue).values())
         for key in sets:
             cursor: Any = 0
-            while True:
+            # What is damaged is somebody's to mend; the rest need not wait for it.
+            while self._base.connection.call("TYPE", key) == b"zset":
                 cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
                 yield self._sweep(queue, "task", flat[::2])
                 if int(cursor) == 0:
@@ -101,6 +102,8 @@ class Sweep:
 
     def _sweep_stream(self, queue: str, stream: str, place: str) -> Iterator[dict[str, int]]:
         first = "-"
+        if self._base.connection.call("TYPE", stream) != b"stream":
+            return
         while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", IDS_PER_CALL):
             places = [part for entry, _ in page for part in (place, entry)]
             yield _counts(self._base.run("sweep", queue, 0, 0, *places))

@@ -86,7 +86,7 @@ class Drain:
         if left:
             log.warning("gave back %d tasks that were still running", len(left))
         if not inflight.wait_until_empty(begun + LAST_CALL_S - time.monotonic()):
-            log.error("Redis did not answer in time: %d tasks come back when their leases expire", inflight.taken)
+            log.error("Redis did not take it in time: %d tasks come back when their leases expire", inflight.taken)
 
     def _end_loops(self, drained_by: float) -> None:
         for loop in self._parts.loops:

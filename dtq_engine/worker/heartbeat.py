@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from dtq_engine.errors import DtqError, RedisUnavailable
-from dtq_engine.model import WorkerInfo
+from dtq_engine.model import Claim, WorkerInfo
 from dtq_engine.store import Store
 from dtq_engine.worker.attendance import Attendance
-from dtq_engine.worker.execution import Cause, Execution, Key
+from dtq_engine.worker.execution import Cause, Key
 from dtq_engine.worker.inflight import InFlight
 from dtq_engine.worker.known_types import KnownTypes
 from dtq_engine.worker.logs import facts, title
@@ -17,6 +17,9 @@ from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 
 log = logging.getLogger("dtq.worker")
+
+Lease = tuple[Claim, int | None]
+"""What is to be renewed, and for how many ms it has run; None for what is kept however long that is."""
 
 
 class Heartbeat(Loop):
@@ -49,7 +52,7 @@ class Heartbeat(Loop):
 
     def step(self) -> None:
         """One heartbeat. The leases come first: they are what a late heartbeat endangers."""
-        self._renew_all([each for each in self._inflight.running() if each.cause is not Cause.LOST])
+        self._renew_all(self._leases())
         with self._beating:
             if not self.stopped:
                 with self._outage.exchange():
@@ -66,11 +69,16 @@ class Heartbeat(Loop):
             self._attendance.end()
             self._store.workers.leave(self._describe().id)
 
-    def _renew_all(self, executions: Sequence[Execution]) -> None:
+    def _leases(self) -> list[Lease]:
+        now = time.monotonic()
+        running = [(each.claim, each.ran_ms(now)) for each in self._inflight.running() if each.cause is not Cause.LOST]
+        return [*running, *((claim, None) for claim in list(self._inflight.held.values()))]
+
+    def _renew_all(self, leases: Sequence[Lease]) -> None:
         # Band by band, as each is a stream of its own: a damaged one must not cost the others their leases.
-        bands: dict[tuple[str, int], list[Execution]] = {}
-        for each in executions:
-            bands.setdefault((each.claim.queue, each.claim.priority), []).append(each)
+        bands: dict[tuple[str, int], list[Lease]] = {}
+        for claim, ran_ms in leases:
+            bands.setdefault((claim.queue, claim.priority), []).append((claim, ran_ms))
         for (queue, priority), members in bands.items():
             try:
                 with self._outage.exchange():
@@ -78,15 +86,13 @@ class Heartbeat(Loop):
             except RedisUnavailable:
                 raise
             except DtqError as error:
-                log.error("cannot renew leases of the queue %s, priority %d: %s", queue, priority, error)
+                self._complain(f"cannot renew leases of the queue {queue}, priority {priority}: {error}")
 
-    def _renew(self, executions: Sequence[Execution]) -> None:
-        now = time.monotonic()
-        ran_ms = {each.key: each.ran_ms(now) for each in executions}
+    def _renew(self, leases: Sequence[Lease]) -> None:
         renewal = self._store.leases.renew(
-            [each.claim for each in executions],
-            overdue=[key for key, ran in ran_ms.items() if ran is None],
-            ran_ms={key: ran for key, ran in ran_ms.items() if ran is not None},
+            [claim for claim, _ in leases],
+            overdue=[claim.key for claim, ran_ms in leases if ran_ms is None],
+            ran_ms={claim.key: ran_ms for claim, ran_ms in leases if ran_ms is not None},
         )
         for key in renewal.cancel:
             self._interrupt(key, Cause.CANCEL)

@@ -22,6 +22,8 @@ class InFlight:
         self.slots = slots
         self.ended: SimpleQueue[Ended | None] = SimpleQueue()
         self.raised: dict[Key, BaseException] = {}
+        # Those whose end Redis refuses for now: they keep their slots and leases.
+        self.held: dict[Key, Claim] = {}
         self._running: dict[Key, Execution] = {}
         self._taken = 0
         self._finished = 0

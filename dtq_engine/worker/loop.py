@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
-from dtq_engine.errors import RedisUnavailable
+from dtq_engine.errors import DtqError, RedisUnavailable
 from dtq_engine.worker.outage import Outage
+from dtq_engine.worker.repeats import Repeats
 
 log = logging.getLogger("dtq.worker")
 
@@ -17,8 +18,9 @@ log = logging.getLogger("dtq.worker")
 class Loop(ABC):
     """A thread that calls `step` until it is stopped, and survives any error in it.
 
-    An error is logged with its cause and the loop goes on 0.5 to 1.5 s later. Between two steps it rests
-    for `rest_s`, varied by a tenth so that the workers of a fleet do not march in step. Tests call `step`.
+    An error is logged with its cause, at growing intervals while it lasts, and the loop goes on 0.5 to 1.5 s later.
+    Between two steps it rests for `rest_s`, varied by a tenth so that the workers of a fleet do not march in step.
+    Tests call `step`.
     """
 
     name: ClassVar[str]
@@ -26,6 +28,7 @@ class Loop(ABC):
     def __init__(self, outage: Outage, rest_s: float = 0.0) -> None:
         self._outage = outage
         self._rest_s = rest_s
+        self._repeats = Repeats()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.progressed_at = time.monotonic()
@@ -80,5 +83,12 @@ class Loop(ABC):
             log.debug("the %s loop ended with an error", self.name, exc_info=error)
         elif isinstance(error, RedisUnavailable):
             self._outage.began(error)
-        else:
-            log.error("the %s loop failed and goes on in a second", self.name, exc_info=error)
+        elif isinstance(error, DtqError):
+            self._complain(f"the {self.name} loop failed and tries again each second: {error}")
+        elif self._repeats.is_due(f"{type(error).__name__}: {error}"):
+            log.error("the %s loop failed and tries again each second", self.name, exc_info=error)
+
+    def _complain(self, message: str) -> None:
+        """Log what does not go away by itself; of one that goes on only now and then."""
+        if self._repeats.is_due(message):
+            log.error("%s", message)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dtq_engine import crash
 from dtq_engine.errors import ClaimLost, DtqError, RedisUnavailable
 from dtq_engine.ids import new_token
-from dtq_engine.model import Claim
+from dtq_engine.model import Claim, Settled
 from dtq_engine.policy import decide
 from dtq_engine.registry import Registry
 from dtq_engine.store import Store
 from dtq_engine.worker import callbacks
 from dtq_engine.worker.failures import Failures
-from dtq_engine.worker.finalize import report
+from dtq_engine.worker.finalize import refusal, report
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.outcomes import lease_expired
@@ -66,7 +66,7 @@ class Reaper(Loop):
                 raise
             except DtqError as error:
                 # A damaged key in one queue must not cost the others their reaper.
-                log.error("cannot reap the queue %s: %s", queue, error)
+                self._complain(f"cannot reap the queue {queue}: {error}")
 
     def _reap(self, queue: str) -> None:
         while not self.stopped and (claims := self._take_over(queue)):
@@ -86,6 +86,10 @@ class Reaper(Loop):
             for claim, failure in zip(claims, failures, strict=True)
         ]
         for (claim, transition), answer in zip(items, self._store.leases.finalize(items), strict=True):
+            if answer is Settled.DAMAGED:
+                # It comes back to a reaper in ten seconds.
+                self._complain(refusal(self._store, claim.queue))
+                continue
             report(claim, transition, answer, self._registry.redacted(claim.type))
             self._failures.tell(claim, transition, answer)
 

@@ -134,6 +134,8 @@ class Scheduler(Loop):
 
     def _promote_batch(self, queue: str) -> float | None:
         promotion = self._store.schedule.promote(queue)
+        if promotion.damage:
+            self._complain(f"cannot promote all of the queue {queue}: {promotion.damage}")
         if promotion.moved:
             crash.at("after-promote")
         if promotion.outbox:
@@ -147,7 +149,7 @@ class Scheduler(Loop):
         except RedisUnavailable:
             raise
         except DtqError as error:
-            log.error("cannot %s: %s", what, error)
+            self._complain(f"cannot {what}: {error}")
             return None
 
     def _wait(self) -> None:

@@ -12,10 +12,15 @@ from dtq_engine.ids import new_token
 from dtq_engine.model import (
     FINAL,
     AttemptError,
+    Block,
+    Cancel,
     DeadLetter,
     NewTask,
+    Postpone,
+    Release,
     Reschedule,
     Succeed,
+    TaskStatus,
 )
 from dtq_engine.store import Store
 from tests.store.hand import QUEUE, Hand, error, ids
@@ -282,6 +287,80 @@ def test_a_damaged_neighbour_has_the_error_for_an_answer(store, settings, client
     with pytest.raises(RedisDamaged, match="n2"):
         app.submit(replace(mail, id="n2"))
     app.close()
+
+
+def test_an_outcome_needs_only_the_keys_that_it_writes(world, client):
+    keys, hand = world.store.keys, world.hand
+    index = keys.index(QUEUE, TaskStatus.SUCCEEDED)
+    client.set(index, "damaged")
+    ends = [(world.claims[0], Succeed(LONG)), (world.claims[1], Reschedule(error(), 1000))]
+    assert world.store.leases.finalize(ends) == ["DAMAGED", "OK"]
+    assert hand.status("r1") == "running"
+    client.delete(index)
+    assert world.store.leases.finalize(ends) == ["OK", "DUP"]
+
+
+ENDS = {
+    "succeed": (Succeed(None), {"succeeded"}),
+    "retry": (Reschedule(error(), 1000), {"retry"}),
+    "retry at once": (Reschedule(error(), 0), set[str]()),
+    "snooze": (Postpone(1000), {"retry"}),
+    "snooze for no time": (Postpone(0), set[str]()),
+    "release": (Release(), set[str]()),
+    "cancel": (Cancel(error()), {"cancelled"}),
+    "die": (DeadLetter(error(), "permanent"), {"dead_lettered", "letters"}),
+    "block": (Block("unknown_task_type:mail"), {"blocked", "dead_lettered", "letters"}),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_each_end_is_refused_for_the_keys_that_it_needs_and_for_no_others(store, client, settings, name):
+    hand, keys, (end, needed) = Hand(store), store.keys, ENDS[name]
+    claim = hand.start("a")
+    shared = {status.value: keys.index(QUEUE, status) for status in FINAL} | {
+        "retry": keys.retry_schedule(QUEUE),
+        "schedule": keys.schedule(QUEUE),
+        "blocked": keys.blocked(QUEUE),
+        "letters": keys.dead_letters(QUEUE),
+    }
+    intact = snapshot(client, settings.prefix)
+    for damaged, key in shared.items():
+        client.set(key, "damaged")
+        before = snapshot(client, settings.prefix)
+        assert (hand.end(claim, end) == "DAMAGED") is (damaged in needed), damaged
+        assert (snapshot(client, settings.prefix) == before) is (damaged in needed), damaged
+        restore(client, settings.prefix, intact)
+
+
+@pytest.mark.parametrize("broken", ["schedule", "retry", "blocked", "letters", "expired", "band"])
+def test_a_damaged_key_keeps_only_those_from_promotion_that_need_it(store, client, clock, broken):
+    hand, keys = Hand(store), store.keys
+    hand.submit("delayed", delay_ms=1000)
+    hand.submit("delayed-low", delay_ms=1000, priority=1)
+    hand.end(hand.start("retrying", priority=6), Reschedule(error(), 1000))
+    hand.end(hand.start("blocked", priority=7), Block("unknown_task_type:mail"))
+    named = {
+        "schedule": (keys.schedule(QUEUE), {"delayed", "delayed-low"}),
+        "retry": (keys.retry_schedule(QUEUE), {"retrying"}),
+        "blocked": (keys.blocked(QUEUE), {"blocked"}),
+        "letters": (keys.dead_letters(QUEUE), set[str]()),
+        "expired": (keys.index(QUEUE, TaskStatus.EXPIRED), set[str]()),
+        "band": (keys.stream(QUEUE, 1), {"delayed-low"}),
+    }
+    key, kept = named[broken]
+    clock.advance(2)
+    client.delete(key)
+    client.set(key, "damaged")
+    promotion = store.schedule.promote(QUEUE)
+    tasks = {"delayed", "delayed-low", "retrying", "blocked"}
+    assert {name for name in tasks if hand.status(name) != "queued"} == kept
+    assert (promotion.damage is not None) is (kept != set())
+    assert promotion.damage is None or key in promotion.damage
+    client.delete(key)
+    store.sweep.run()
+    clock.advance(61)
+    store.schedule.promote(QUEUE)
+    assert {hand.status(name) for name in tasks} == {"queued"}
 
 
 LAST_ID = "18446744073709551615-18446744073709551615"
