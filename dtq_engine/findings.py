@@ -22,6 +22,7 @@ MENDED = "the leading worker mends it within an hour, and dtq doctor --repair at
 DAMAGE: Mapping[str, str] = {
     "delivery": "a waiting task without a delivery, so that no worker is given it",
     "lease": "a running task without a lease, so that nobody notices if its worker dies",
+    "state": "a task whose state nobody can read, so that nobody starts it",
     "schedule": "a task that waits for its time without a place in the schedule",
     "index": "a finished task that no list has",
     "dead_letter": "a dead-lettered task without a dead letter",
