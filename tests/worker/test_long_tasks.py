@@ -78,6 +78,7 @@ def crew(quick: Settings, tmp_path: Path) -> Iterator[Crew]:
 
 
 @pytest.mark.drains
+@pytest.mark.timeout(240)  # eleven workers start, and as many processes
 @pytest.mark.parametrize("kind", ["long", "long.async", "long.process"])
 def test_a_task_handed_over_through_ten_restarts_runs_each_step_once(
     app: Dtq, crew: Crew, ended: Ended, kind: str
@@ -85,7 +86,7 @@ def test_a_task_handed_over_through_ten_restarts_runs_each_step_once(
     handle = app.named(kind).submit()
     for restart in range(10):
         worker = crew.start(ready=False)
-        wait_until(partial(crew.has_noted, f"waits {5 * restart + 4}"), 30)
+        wait_until(partial(crew.has_noted, f"waits {5 * restart + 4}"), 60)
         worker.signal(signal.SIGTERM)
         assert worker.wait(15) == 0
         task = app.store.inspect.get(handle.id)
@@ -94,6 +95,11 @@ def test_a_task_handed_over_through_ten_restarts_runs_each_step_once(
     task = ended(handle, 30)
     assert (task.status, task.attempt, task.fence) == (TaskStatus.SUCCEEDED, 1, 11)
     assert handle.result() == sum(number * number for number in range(STEPS))
+    if kind == "long.process":
+        assert task.progress is not None
+        assert (task.progress.done, task.progress.total) == (STEPS, STEPS)
+        messages = [line.message for line in app.store.reports.logs(handle.id)]
+        assert messages == [f"execution {fence}" for fence in range(1, 12)]
     assert Counter(note for note in crew.notes if note.startswith("step")) == {f"step {n}": 1 for n in range(STEPS)}
 
 
