@@ -39,6 +39,7 @@ class Due:
         self._types: KnownTypes | None = None
         self._published: object = None
         self._reaped_ms = 0
+        self._room_at_ms: dict[str, int] = {}
 
     def pass_time(self) -> None:
         """What leader and reapers do as time goes on: due tasks become available, expired leases are taken over."""
@@ -92,12 +93,16 @@ class Due:
     def next_in_ms(self) -> int | None:
         """Milliseconds until something else is due; None if nothing waits for time to pass."""
         waits: list[int] = []
+        now_ms = self._clock.now_ms(self._store)
         for queue in self._queues():
             wait = self._store.schedule.promote(queue).next_due_in_ms
             if wait is not None:
                 waits.append(wait)
-            if self._store.inspect.queue(queue).running:
+            stats, room_in_ms = self._store.inspect.queue(queue), self._room_at_ms.get(queue, 0) - now_ms
+            if stats.running:
                 waits.append(round(self._app.settings.visibility_timeout_s * 1000))
+            if stats.waiting and room_in_ms > 0:
+                waits.append(room_in_ms)
         return min(waits, default=None)
 
     def waiting(self) -> str:
@@ -124,6 +129,8 @@ class Due:
                 reply = self._store.leases.claim(
                     queue, worker=WORKER, token=new_token(), limit=1, types_digest=types.digest
                 )
+                if reply.room_in_ms is not None:
+                    self._room_at_ms[queue] = self._clock.now_ms(self._store) + reply.room_in_ms
                 if reply.claims:
                     return reply.claims[0]
                 if reply.status is ClaimStatus.TYPES:
