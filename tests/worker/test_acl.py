@@ -87,6 +87,8 @@ def tasks_of(settings: Settings) -> Dtq:
 
     @app.task("bad", max_attempts=2)
     def bad(ctx: TaskContext) -> None:
+        ctx.log("again")
+        ctx.step(f"step {ctx.attempt}", int)
         if ctx.attempt == 1:
             raise Retry(0.1)
         raise PermanentError("no")
