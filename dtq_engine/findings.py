@@ -8,8 +8,10 @@ from enum import StrEnum
 
 from dtq_engine.config import Settings
 from dtq_engine.harmless import safe
-from dtq_engine.model import QueueStats, WorkerInfo
+from dtq_engine.model import QueueStats, TaskStatus, WorkerInfo
+from dtq_engine.refusals import READ_ONLY
 from dtq_engine.store import Store
+from dtq_engine.store.shared_keys import WrongType
 from dtq_engine.words import plural, span
 from dtq_engine.worker import checks
 from dtq_engine.worker.server import look
@@ -18,6 +20,9 @@ CLOCK_S = 2.0
 OVERDUE_MS = 10_000
 LEADER_S = 5.0
 NEARLY_FULL = 0.9
+BLOCKED_LOOKS = 100
+OTHERWISE_BLOCKED = frozenset({"stream_refuses", "undecodable_record", "limit", "waits_for_parents"})
+"""Reasons of blocked tasks for which no worker lacks a handler."""
 MENDED = "the leading worker mends it within an hour, and dtq doctor --repair at once."
 DAMAGE: Mapping[str, str] = {
     "delivery": "a waiting task without a delivery, so that no worker is given it",
@@ -29,6 +34,8 @@ DAMAGE: Mapping[str, str] = {
     "time_to_live": "a finished task that would be kept for ever",
     "member_without_record": "a place in a schedule or list without a task",
     "stray_delivery": "a delivery that leads to no task, and that no worker gets",
+    "wrong_type": "a key of another type than what belongs there",
+    "band": "a band that takes no more tasks, as its last id is the largest there is",
     "group": "a band whose group is ahead of it, so that no worker is given what comes",
     "letter_without_task": "a dead letter without its task",
     "idempotency_key": "an idempotency key without a task",
@@ -59,6 +66,8 @@ Check = Callable[[Store, Settings], Iterator[Finding]]
 def server(store: Store, settings: Settings) -> Iterator[Finding]:
     """Its version, its eviction policy, and whether it keeps what it acknowledged."""
     facts = look(store.connection)
+    if facts.is_read_only:
+        yield Finding(Level.ERROR, READ_ONLY)
     for problem in checks.problems(facts, settings):
         yield Finding(Level.ERROR, problem)
     for warning in checks.warnings(facts):
@@ -91,14 +100,28 @@ def memory(store: Store, settings: Settings) -> Iterator[Finding]:
 
 
 def keys(store: Store, _settings: Settings) -> Iterator[Finding]:
-    """Whether the keys that a queue's tasks share are what they must be."""
+    """Whether the keys that tasks or queues share are what they must be."""
+    wrong_globals = store.health.wrong_globals()
+    for wrong in wrong_globals:
+        yield Finding(Level.ERROR, f"{_named(wrong)}: {_mend(wrong)}")
+    if any(wrong.key == store.keys.queues() for wrong in wrong_globals):
+        return
     for queue in store.inspect.queues():
         for wrong in store.health.wrong_types(queue):
-            yield Finding(
-                Level.ERROR,
-                f"The key {safe(wrong.key)} is a {safe(wrong.found)}, not a {wrong.wanted}, so that queue "
-                f"{safe(queue)} stands still: rename or delete it, then run dtq doctor --repair.",
-            )
+            todo = f"{'may stand' if wrong.is_passing else 'stands'} still: {_mend(wrong)}"
+            if wrong.key == store.keys.paused(queue):
+                todo = f"is paused until dtq resume {safe(queue)}."
+            yield Finding(Level.ERROR, f"{_named(wrong)}, so that queue {safe(queue)} {todo}")
+
+
+def _named(wrong: WrongType) -> str:
+    return f"The key {safe(wrong.key)} is a {safe(wrong.found)}, not a {wrong.wanted}"
+
+
+def _mend(wrong: WrongType) -> str:
+    if wrong.is_passing:
+        return "dtq doctor --repair takes it away."
+    return "rename or delete it, then run dtq doctor --repair."
 
 
 def tasks(store: Store, _settings: Settings) -> Iterator[Finding]:
@@ -174,9 +197,27 @@ def _standing(store: Store, stats: QueueStats, alive: "list[WorkerInfo]") -> Ite
             "leads, and restart it.",
         )
     if stats.blocked:
+        yield from _blocked(store, stats)
+
+
+def _blocked(store: Store, stats: QueueStats) -> Iterator[Finding]:
+    """What keeps blocked tasks from starting, as the first of them say."""
+    name = safe(stats.queue)
+    see = f"see what they are with dtq list --queue {name} --status blocked"
+    found = store.inspect.tasks(queue=stats.queue, status=TaskStatus.BLOCKED, limit=BLOCKED_LOOKS, damaged=set()).items
+    reasons = {(task.reason or "").partition(":")[0] for task in found} or {""}
+    if "stream_refuses" in reasons:
+        yield Finding(
+            Level.ERROR,
+            f"Queue {name} has tasks whose band takes no more of them, as its last id is the largest there is: "
+            "dtq doctor --repair mends the band, and they start within a minute.",
+        )
+    if "undecodable_record" in reasons:
+        yield _warning(f"Queue {name} has tasks whose records are damaged and that end as undecodable_record: {see}.")
+    if reasons - OTHERWISE_BLOCKED:
         yield _warning(
             f"Queue {name} has {plural(stats.blocked, 'task')} that no worker there can run: start a worker that has "
-            f"their handlers, or see what they are with dtq list --queue {name} --status blocked."
+            f"their handlers, or {see}."
         )
 
 

@@ -9,11 +9,13 @@ Word = str | bytes | int | float
 MEND = "rename or delete it, then run dtq doctor --repair."
 SCRIPTED = frozenset({"EVAL", "EVALSHA"})
 
+READ_ONLY = (
+    "Redis is a read-only replica: give DTQ_REDIS_URL the address of the primary, or make this server one "
+    "(REPLICAOF NO ONE)."
+)
 UNABLE: Mapping[str, str] = {
-    "read only replica": "Redis is a read-only replica: give DTQ_REDIS_URL the address of the primary, or make this "
-    "server one (REPLICAOF NO ONE).",
-    "read-only": "Redis is a read-only replica: give DTQ_REDIS_URL the address of the primary, or make this server one "
-    "(REPLICAOF NO ONE).",
+    "read only replica": READ_ONLY,
+    "read-only": READ_ONLY,
     "DB index": "Redis has no database of the number in DTQ_REDIS_URL: give a lower one, or raise `databases` in its "
     "configuration.",
     "MISCONF": "Redis cannot save to disk and refuses writes until it can: see its log, and whether the disk is full.",

@@ -14,6 +14,7 @@
 
 open()
 local now, repairs = now_ms(), {}
+local LAST_ID = '18446744073709551615-18446744073709551615'
 
 local function repaired(what) repairs[what] = (repairs[what] or 0) + 1 end
 
@@ -46,11 +47,26 @@ local function was_delivered(stream, entry)
   return last ~= nil and not is_after(entry, last)
 end
 
+-- A stream that has had the largest id there can be takes no more. It goes on from its newest entry, where Redis lets it;
+-- else it goes, as its tasks are found without their deliveries and leases, and get them anew.
+local function reopen(stream)
+  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  local id = newest and newest[1] or LAST_ID
+  if id == LAST_ID or redis.pcall('XSETID', stream, id).err then redis.call('DEL', stream) end
+  repaired('band')
+end
+
 -- Before any delivery is mended: a group that is ahead would skip the new ones too.
 for priority = 0, 9 do
   local stream = STREAM .. priority
-  local last = last_delivered(stream)
-  local newest = last and among(redis.call('XINFO', 'STREAM', stream), 'last-generated-id')
+  local about = redis.pcall('XINFO', 'STREAM', stream)
+  local newest = not about.err and among(about, 'last-generated-id')
+  if newest == LAST_ID then
+    reopen(stream)
+    about = redis.pcall('XINFO', 'STREAM', stream)
+    newest = not about.err and among(about, 'last-generated-id')
+  end
+  local last = newest and last_delivered(stream)
   if last and is_after(last, newest) then
     redis.call('XGROUP', 'SETID', stream, 'workers', newest)
     repaired('group')

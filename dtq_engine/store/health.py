@@ -26,6 +26,9 @@ The others tell that there is a record, whatever its state is.
 FAR_MS = 1e14
 """Beyond all times that a script writes."""
 
+LAST_ID = "18446744073709551615-18446744073709551615"
+"""The largest id of an entry: a stream that has had it takes no more."""
+
 ENTRY = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 
 
@@ -213,7 +216,7 @@ class Health:
                 return
 
     def _of_groups(self, queue: str) -> Iterator[list[str]]:
-        """Groups that are ahead of their stream."""
+        """Groups that are ahead of their stream, and streams that take no more."""
         streams = [self._keys.stream(queue, priority) for priority in sorted(PRIORITIES)]
         newest = self._base.connection.pipeline([("XINFO", "STREAM", stream) for stream in streams])
         ahead = [
@@ -221,6 +224,7 @@ class Health:
             for last, reply in zip(self._delivered(queue), newest, strict=True)
         ]
         yield ["group"] * sum(ahead)
+        yield ["band"] * [replies.last_generated(reply) for reply in newest].count(LAST_ID)
 
     def _of_letters(self, queue: str) -> Iterator[list[str]]:
         """Dead letters of which no dead task knows."""

@@ -61,8 +61,3 @@ def wrong_among(base: Base, wanted: Wanted) -> list[WrongType]:
         for key, kind in types.items()
         if kind not in {"none", wanted.types[key]}
     ]
-
-
-def drop(base: Base, wrong: WrongType) -> None:
-    """Take away what is where something passing belongs."""
-    base.connection.call("DEL", wrong.key)

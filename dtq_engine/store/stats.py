@@ -114,7 +114,8 @@ def _stats(queue: str, answers: Sequence[Any], oldest_ms: int | None) -> QueueSt
     waiting = {p: max(0, n - started) for p, n, started in zip(PRIORITIES, lengths, pending, strict=True)}
     delayed, retrying, blocked = map(replies.number, answers[20:23])
     ended = dict(zip(sorted(FINAL), map(replies.number, answers[23:28]), strict=True))
-    paused: bytes | None = None if isinstance(answers[28], Exception) else answers[28]
+    # What is there pauses the queue, whatever it is.
+    paused: bytes | None = b"" if isinstance(answers[28], Exception) else answers[28]
     return QueueStats(
         queue=queue,
         waiting=sum(waiting.values()),

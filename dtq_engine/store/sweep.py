@@ -5,6 +5,7 @@ from typing import Any
 
 from dtq_engine.keys import PRIORITIES
 from dtq_engine.store.base import Base, chunks
+from dtq_engine.store.shared_keys import Wanted, of_all, of_queue, wrong_among
 from dtq_engine.validate import is_queue
 
 IDS_PER_CALL = 100
@@ -41,6 +42,7 @@ class Sweep:
 
     def _steps(self) -> Iterator[dict[str, int]]:
         keys = self._base.keys
+        yield from self._drop_passing(of_all(keys))
         known = set(self._base.queues())
         found: set[str] = set()
         for kind in ("unique", *OF_TASKS, "idempotency"):  # a key that nobody holds, before its task misses it
@@ -55,9 +57,17 @@ class Sweep:
             self._base.connection.call("SADD", keys.queues(), queue)
             yield {"queue": 1}
         for queue in sorted(found | known):
+            yield from self._drop_passing(of_queue(keys, queue))
             yield from self._sweep_members(queue)
             yield from self._sweep_deliveries(queue)
             yield from self._sweep_letters(queue)
+
+    def _drop_passing(self, wanted: Wanted) -> Iterator[dict[str, int]]:
+        """What is in the way of keys that are written anew at any time; the others' contents are somebody's to save."""
+        for wrong in wrong_among(self._base, wanted):
+            if wrong.is_passing:
+                self._base.connection.call("DEL", wrong.key)
+                yield {"wrong_type": 1}
 
     def _sweep_limits(self) -> Iterator[dict[str, int]]:
         """Slots and places in line whose task may be gone."""

@@ -17,6 +17,7 @@ class ServerFacts:
     uptime_s: float
     eviction: str = ""
     persists: bool = True
+    is_read_only: bool = False
 
     @property
     def title(self) -> str:
@@ -33,6 +34,7 @@ def look(connection: Connection) -> ServerFacts:
         run_id=" ".join(each.run_id for each in facts),
         uptime_s=min(each.uptime_s for each in facts),
         persists=all(each.persists for each in facts),
+        is_read_only=any(each.is_read_only for each in facts),
     )
 
 
@@ -47,6 +49,7 @@ def read(info: Mapping[str, str]) -> ServerFacts:
         uptime_s=float(info.get("uptime_in_seconds", "0")),
         eviction=info.get("maxmemory_policy", ""),
         persists=info.get("aof_enabled", "1") != "0",
+        is_read_only=info.get("role") == "slave" and info.get("slave_read_only", "1") != "0",
     )
 
 

@@ -3,8 +3,11 @@
 import time
 
 import pytest
+import redis
 
 from dtq_engine import findings
+from dtq_engine.config import Settings
+from dtq_engine.errors import RedisUnavailable
 from dtq_engine.findings import DAMAGE
 from dtq_engine.model import Block, Cancel, DeadLetter, Reschedule, TaskStatus
 from tests.store.hand import Hand, error, info
@@ -262,3 +265,97 @@ def test_a_queue_that_is_nearly_full_is_told(dtq, hand, served, monkeypatch):
     full, dead = messages(dtq("doctor", "--json"))
     assert full.startswith("Queue default has 1 task and refuses more at 1")
     assert dead.startswith("Queue default has 1 dead letter, and at 1 the oldest go")
+
+
+# Whole keys and servers
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.parametrize("name", ["clock", "leader", "pulse", "wake", "depth", "workers", "queues"])
+def test_what_is_written_anew_at_any_time_is_named_and_taken_away_by_a_repair(dtq, store, client, hand, name):
+    hand.submit("a")
+    make = getattr(store.keys, name)
+    key = make() if name in {"leader", "workers", "queues"} else make("default")
+    client.delete(key)
+    client.hset(key, "oops", "x")
+    assert any(f"The key {key} is a hash" in message for message in messages(dtq("doctor", "--json"))), name
+    assert any("mended" in message for message in messages(dtq("doctor", "--json", "--repair"))), name
+    assert client.type(key) != b"hash"
+    assert not any(key in message for message in messages(dtq("doctor", "--json")))
+    assert [each.id for each in store.inspect.tasks().items] == ["a"]
+
+
+@pytest.mark.keeps_keys
+def test_a_pause_of_a_wrong_type_is_shown_and_named_and_ends_by_resume(dtq, store, client, hand, served):
+    hand.submit("a")
+    key = store.keys.paused("default")
+    client.rpush(key, "oops")
+    said = f"The key {key} is a list, not a string, so that queue default is paused until dtq resume default."
+    assert said in messages(dtq("doctor", "--json"))
+    assert store.inspect.queue("default").paused
+    assert "paused" in dtq("queues").out
+    assert hand.claim() == []
+    assert dtq("resume", "default").code == 0
+    assert [claim.task_id for claim in hand.claim()] == ["a"]
+    assert said not in messages(dtq("doctor", "--json"))
+
+
+@pytest.mark.keeps_keys
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_a_member_of_a_schedule_that_is_due_at_no_time_is_found_and_repaired(dtq, world, client, store, score):
+    client.zadd(store.keys.schedule("default"), {"pending": float(score), "nobody": float(score)})
+    found = messages(dtq("doctor", "--json"))
+    assert found == [f"1 × {DAMAGE[what]}: {findings.MENDED}" for what in ("member_without_record", "schedule")]
+    dtq("doctor", "--repair")
+    assert dtq("doctor").code == 0
+
+
+def test_a_read_only_replica_is_told(store_at, make_server, client):
+    own = make_server()
+    primary = client.connection_pool.connection_kwargs
+    with redis.Redis.from_url(own.url, protocol=2) as replica:
+        replica.replicaof(primary["host"], primary["port"])
+        try:
+            store = store_at(own.url)
+            found = next(findings.server(store, Settings(redis_url=own.url)))
+            assert found.message.startswith("Redis is a read-only replica: give DTQ_REDIS_URL the address")
+            with pytest.raises(RedisUnavailable, match="read-only replica"):
+                store.connection.call("SET", "x", 1)
+        finally:
+            replica.replicaof("NO", "ONE")
+
+
+def test_a_database_that_there_is_not_is_told(store_at, redis_url):
+    with pytest.raises(RedisUnavailable, match="Redis has no database of the number"):
+        store_at(redis_url.rsplit("/", 1)[0] + "/99999").connection.call("PING")
+
+
+LAST_ID = "18446744073709551615-18446744073709551615"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("has_entry", [False, True])
+def test_a_band_that_takes_no_more_is_named_and_mended(dtq, hand, store, client, served, clock, is_deleted, has_entry):
+    hand.submit("a", "b", "c")
+    running = hand.claim(1)
+    stream = store.keys.stream("default", 5)
+    if has_entry:
+        client.xadd(stream, {"i": "last"}, id=LAST_ID)
+    else:
+        client.execute_command("XSETID", stream, LAST_ID)
+    if is_deleted:
+        client.xdel(stream, running[0].entry)
+    hand.submit("d")
+    found = messages(dtq("doctor", "--json"))
+    assert f"1 × {DAMAGE['band']}: {findings.MENDED}" in found
+    assert any("whose band takes no more of them" in message for message in found)
+    assert not any("handlers" in message for message in found)
+    assert store.leases.renew(running).lost == set()
+    dtq("doctor", "--repair")
+    assert hand.end(running[0]) == "OK"
+    clock.advance(61)
+    store.schedule.promote("default")
+    claims = hand.claim()
+    assert {claim.task_id for claim in claims} == {"b", "c", "d"}
+    hand.end_all(claims)
+    assert store.health.damage() == {}
