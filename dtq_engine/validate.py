@@ -1,7 +1,4 @@
-"""What a task must look like to be accepted, checked before anything is sent.
-
-Every refusal is an InvalidTask that names the field and says what would be right.
-"""
+"""What a task must look like, checked before anything is sent; an InvalidTask names the field and what would be right."""
 
 import math
 import re
@@ -14,6 +11,7 @@ import msgspec
 from dtq_engine import codec
 from dtq_engine.config import Settings
 from dtq_engine.errors import InvalidTask, NotJson, PayloadTooLarge
+from dtq_engine.harmless import safe
 from dtq_engine.model import Deduplication, NewTask, RetryPolicy, Unique
 
 TEN_YEARS_MS = 10 * 365 * 86_400_000
@@ -294,7 +292,7 @@ def _check_retry(retry: RetryPolicy) -> None:
 def _shown(value: object) -> str:
     """The value as a message may show it: short, whatever its repr does."""
     try:
-        text = repr(value)
+        text = safe(repr(value))
     except Exception:
         text = f"something of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

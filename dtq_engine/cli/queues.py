@@ -16,6 +16,7 @@ from dtq_engine.model import QueueStats
 from dtq_engine.operator_shapes import PurgeShape
 from dtq_engine.shapes import PauseShape, QueuesShape, queue_shape
 from dtq_engine.store import Store
+from dtq_engine.validate import TEN_YEARS_MS
 from dtq_engine.words import plural, span
 
 HEADERS = (
@@ -81,6 +82,8 @@ def pause(console: Console, queue: str, reason: str, seconds: float | None) -> i
     store = console.app().store
     must_be_known(queue, store.inspect.queues())
     for_ms = None if seconds is None else round(seconds * 1000)
+    if for_ms is not None and not 1 <= for_ms <= TEN_YEARS_MS:
+        raise click.BadParameter("use more than no time and at most ten years.", param_hint="--for")
     store.control.pause(queue, reason=reason, actor=actor(), for_ms=for_ms)
     if console.json:
         console.emit(PauseShape(queue, paused=True))

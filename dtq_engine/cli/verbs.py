@@ -11,6 +11,7 @@ from dtq_engine.cli.console import Console
 from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, RedisDamaged, TaskNotFound
 from dtq_engine.harmless import safe
 from dtq_engine.shapes import VerbShape, error_shape
+from dtq_engine.store.asked import ACTOR_MAX
 from dtq_engine.words import plural
 
 REFUSALS = (IdempotencyConflict, InvalidTransition, NewerRecord, RedisDamaged, TaskNotFound)
@@ -32,7 +33,7 @@ class Verb:
 def actor() -> str:
     """Who is at the keyboard, for the audit log."""
     try:
-        return getpass.getuser()
+        return safe(getpass.getuser())[:ACTOR_MAX]
     except (KeyError, OSError, ImportError):
         return "dtq"
 

@@ -2,8 +2,8 @@
 
 from dtq_engine import validate
 from dtq_engine.errors import IdempotencyConflict, InvalidTransition, NewerRecord, TaskNotFound, UniqueConflict
-from dtq_engine.ids import new_token
 from dtq_engine.model import CancelOutcome
+from dtq_engine.store.asked import asked, place
 from dtq_engine.store.base import Base
 from dtq_engine.store.inspect import Inspect
 
@@ -16,7 +16,10 @@ _ALLOWED = {
 
 
 class Control:
-    """Cancel, requeue, discard, run now, reprioritise; pause, resume, purge."""
+    """Cancel, requeue, discard, run now, reprioritise; pause, resume, purge.
+
+    Each raises InvalidTask for an actor, reason, request, id or queue that can be none.
+    """
 
     def __init__(self, base: Base, inspect: Inspect) -> None:
         self._base = base
@@ -26,7 +29,7 @@ class Control:
         self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
     ) -> CancelOutcome:
         """End a waiting task now, or ask the worker of a running one to stop it. Raises TaskNotFound."""
-        return CancelOutcome(self._verb("cancel", task_id, queue, request or new_token(), actor, reason))
+        return CancelOutcome(self._verb("cancel", task_id, queue, *asked(request, actor, reason)))
 
     def requeue(
         self,
@@ -44,13 +47,13 @@ class Control:
         Raises TaskNotFound, InvalidTransition, and IdempotencyConflict or UniqueConflict when its key is another task's
         by now.
         """
-        self._verb("requeue", task_id, queue, request or new_token(), actor, reason, "1" if keep_steps else "0")
+        self._verb("requeue", task_id, queue, *asked(request, actor, reason), "1" if keep_steps else "0")
 
     def discard(
         self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
     ) -> None:
         """Forget a task that ended without success, with its history. Raises TaskNotFound, InvalidTransition."""
-        self._verb("discard", task_id, queue, request or new_token(), actor, reason)
+        self._verb("discard", task_id, queue, *asked(request, actor, reason))
 
     def pause(
         self, queue: str, *, actor: str = "", reason: str = "", for_ms: int | None = None, request: str | None = None
@@ -61,17 +64,19 @@ class Control:
         """
         if for_ms is not None:
             validate.whole("for_ms", for_ms, 1, validate.TEN_YEARS_MS)
-        self._base.run("pause", queue, request or new_token(), actor, reason, "" if for_ms is None else for_ms)
+        validate.check_queue(queue)
+        self._base.run("pause", queue, *asked(request, actor, reason), "" if for_ms is None else for_ms)
 
     def resume(self, queue: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
         """Let workers claim from a queue again."""
-        self._base.run("resume", queue, request or new_token(), actor, reason)
+        validate.check_queue(queue)
+        self._base.run("resume", queue, *asked(request, actor, reason))
 
     def run_now(
         self, task_id: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
     ) -> None:
         """Make a task that waits for its time available at once. Raises TaskNotFound, InvalidTransition."""
-        self._verb("run_now", task_id, queue, request or new_token(), actor, reason)
+        self._verb("run_now", task_id, queue, *asked(request, actor, reason))
 
     def reprioritise(
         self,
@@ -85,7 +90,7 @@ class Control:
     ) -> None:
         """Move a waiting task to another priority, 0 to 9. Raises TaskNotFound, InvalidTransition, InvalidTask."""
         validate.whole("priority", priority, 0, 9)
-        self._verb("reprioritise", task_id, queue, request or new_token(), actor, reason, priority)
+        self._verb("reprioritise", task_id, queue, *asked(request, actor, reason), priority)
 
     def purge(
         self, queue: str, *, delayed: bool = False, actor: str = "", reason: str = "", request: str | None = None
@@ -94,7 +99,8 @@ class Control:
 
         Sent again under the same `request` it cancels nothing that came later.
         """
-        request = request or new_token()
+        validate.check_queue(queue)
+        request, actor, reason = asked(request, actor, reason)
         total, call = 0, 0
         place, passed, since = "", "0", ""
         while place != "-":
@@ -112,6 +118,7 @@ class Control:
         *args: str | int,
     ) -> str:
         """Run a verb on one task; its answer, or the error that the answer stands for."""
+        task_id, queue = place(task_id, queue)
         where = queue or self._where(verb, task_id, request)
         reply = self._base.run(verb, where, task_id, request, *args)
         answer, _, detail = str(reply.decode()).partition(":")

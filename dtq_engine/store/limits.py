@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 
 from dtq_engine.errors import LimitNotFound
-from dtq_engine.ids import new_token
 from dtq_engine.limit_states import Bucket, LimitState, Override, parse_declared, parse_override, write_override
 from dtq_engine.limits import QUEUE_WIDE, Declared, Numbers, Rate
 from dtq_engine.links import Command
+from dtq_engine.store.asked import asked
 from dtq_engine.store.base import Base
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.replies import members, number, pairs
@@ -66,11 +66,11 @@ class Limits:
         "none" lifts a part, None leaves it to the code. Raises InvalidLimit, and LimitNotFound for a name that no
         worker has declared in this queue.
         """
-        self._override(queue, name, write_override(max_running, rate), request or new_token(), actor, reason)
+        self._override(queue, name, write_override(max_running, rate), *asked(request, actor, reason))
 
     def clear(self, queue: str, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
         """Have in force again what the code says. Raises LimitNotFound if nothing else is."""
-        self._override(queue, name, "", request or new_token(), actor, reason)
+        self._override(queue, name, "", *asked(request, actor, reason))
 
     def _override(self, queue: str, name: str, numbers: str, *request: str) -> None:
         known = queue in self._inspect.queues()

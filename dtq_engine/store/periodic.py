@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dtq_engine.errors import InvalidTransition, PeriodicNotFound
-from dtq_engine.ids import new_id, new_token
+from dtq_engine.ids import new_id
 from dtq_engine.model import Receipt, SubmitOutcome
 from dtq_engine.periodic import Definition, PeriodicTask
+from dtq_engine.store.asked import asked
 from dtq_engine.store.base import Base
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.records import encode_new
@@ -47,11 +48,11 @@ class Periodic:
 
     def pause(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
         """Let its ticks pass without a task. Raises PeriodicNotFound, InvalidTransition if it was removed."""
-        self._hold(self.get(name), True, request or new_token(), actor, reason)
+        self._hold(self.get(name), True, *asked(request, actor, reason))
 
     def resume(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
         """Let it run again from its next tick on. Raises PeriodicNotFound, InvalidTransition if it was removed."""
-        self._hold(self.get(name), False, request or new_token(), actor, reason)
+        self._hold(self.get(name), False, *asked(request, actor, reason))
 
     def trigger(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> Receipt:
         """Submit its task now, out of turn, even while it is paused; whatever the depth of its queue.
@@ -61,7 +62,7 @@ class Periodic:
         """
         found = self.get(name)
         task = encode_new(found.definition.task(new_id()), None)
-        args = (request or new_token(), actor, reason, name, *task)
+        args = (*asked(request, actor, reason), name, *task)
         answer, _, task_id = self._answer(found, self._base.run("trigger", found.queue, *args)).partition(":")
         return Receipt(task_id, found.queue, _OUTCOMES[answer], unique=answer == "unique")
 
