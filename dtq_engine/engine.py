@@ -273,7 +273,9 @@ def load_app(path: str) -> Dtq:
     try:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a script without a main guard ends the interpreter
-        raise ConfigurationError([f"{path} cannot be loaded: importing it raised {_brief(error)}."]) from error
+        own = not module_name or (isinstance(error, ImportError) and f"{module_name}.".startswith(f"{error.name}."))
+        todo = "; run this in its folder, or name another as module:attribute, such as shop.tasks:app" if own else ""
+        raise ConfigurationError([f"{path} cannot be loaded: importing it raised {_brief(error)}{todo}."]) from error
     for name in (attribute or "app").split("."):
         found = getattr(found, name, None)
     if not isinstance(found, Dtq):
@@ -286,7 +288,8 @@ def load_app(path: str) -> Dtq:
 def _brief(error: BaseException) -> str:
     # A syntax error names its place itself, and was raised by the import system.
     last = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1:]
-    place = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last)
+    own = [frame for frame in last if not frame.filename.startswith("<frozen")]
+    place = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in own)
     return f"{type(error).__name__}: {error}{place}"
 
 

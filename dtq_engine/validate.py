@@ -1,4 +1,4 @@
-"""What a task must look like, checked before anything is sent; an InvalidTask names the field and what would be right."""
+"""What a task must look like, checked before it is sent; InvalidTask names the field and what would be right."""
 
 import math
 import re

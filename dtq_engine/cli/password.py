@@ -1,5 +1,7 @@
 """`dtq hash-password`: what DTQ_USERS names a person by."""
 
+import sys
+
 import click
 
 from dtq_engine.cli.console import Console
@@ -12,10 +14,10 @@ LONGEST = 1024
 
 
 @click.command("hash-password", short_help="Print the hash of a password, for DTQ_USERS.")
-@click.option("--password", prompt=True, hide_input=True, confirmation_prompt=True, help="Asked for if left out.")
+@click.option("--password", help="Asked for if left out; without a terminal, the first line of standard input.")
 @common
 @click.pass_obj
-def hash_password(console: Console, password: str) -> int:
+def hash_password(console: Console, password: str | None) -> int:
     """Print the Argon2 hash of a password, to be used in DTQ_USERS.
 
     \b
@@ -23,6 +25,7 @@ def hash_password(console: Console, password: str) -> int:
       dtq hash-password
       export DTQ_USERS='alice:operator:$argon2id$v=19$…'      # in single quotes: a shell reads $ otherwise
     """
+    password = _given() if password is None else password
     if len(password) < SHORTEST:
         raise click.UsageError(f"The password is too short: use at least {SHORTEST} characters.")
     if len(password) > LONGEST:
@@ -37,3 +40,13 @@ def hash_password(console: Console, password: str) -> int:
     else:
         console.say(hashed)
     return 0
+
+
+def _given() -> str:
+    """The password, typed twice at a terminal or piped once."""
+    if sys.stdin is sys.__stdin__ and not (sys.stdin and sys.stdin.isatty()):
+        line = sys.stdin.readline().rstrip("\r\n") if sys.stdin else ""
+        if not line:
+            raise click.UsageError("There is no terminal to ask for a password at: pipe it in, or give --password.")
+        return line
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))

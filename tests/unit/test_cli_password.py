@@ -1,5 +1,8 @@
 """The hash of a password, as DTQ_USERS wants it."""
 
+import subprocess
+import sys
+
 import pytest
 from argon2 import PasswordHasher
 from click.testing import CliRunner
@@ -40,3 +43,18 @@ def test_a_password_is_refused_where_signing_in_would_cut_it():
 
 def test_two_passwords_that_differ_are_asked_for_again():
     assert "do not match" in run(typed="correct horse\nwrong horse\n")[1]
+
+
+@pytest.mark.parametrize(("piped", "code"), [(b"", 2), (b"correct horse\n", 0)])
+def test_without_a_terminal_the_password_is_read_from_the_pipe_or_asked_for_in_a_sentence(piped: bytes, code: int):
+    ran = subprocess.run(
+        [sys.executable, "-m", "dtq_engine.cli", "hash-password"],
+        input=piped,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert ran.returncode == code, ran.stderr
+    assert b"Warning" not in ran.stderr
+    assert (b"There is no terminal to ask for a password at" in ran.stderr) is (code != 0)
