@@ -22,5 +22,6 @@ def doer(reason: str) -> Doer:
 
     What follows makes it unique: a repeated id, which callers choose, must not be taken for a repeated call.
     """
-    about(verb=request.endpoint or "", **(request.view_args or {}))
+    given = request.view_args or {}
+    about(verb=request.endpoint or "", **{name: given[name] for name in ("task_id", "queue") if name in given})
     return {"actor": who().name, "reason": reason, "request": f"{request_id()}:{secrets.token_hex(6)}"}

@@ -1,11 +1,13 @@
 """Errors become problems here and nowhere else."""
 
 import logging
+import re
 from collections.abc import Mapping
 
 import msgspec
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.routing import WebsocketMismatch
 
 from dtq_engine import (
     DtqError,
@@ -62,6 +64,20 @@ CODES: Mapping[type[DtqError], tuple[int, str]] = {
 """Status and code of each error; the first class that fits counts, so that children come before parents."""
 
 
+SENTENCES = {
+    404: "There is nothing at this address.",
+    405: "This address does not take this method: the header Allow says which it takes.",
+}
+
+SENT_AS = {
+    "per": "per_seconds",
+    "debounce": "debounce_seconds",
+    "debounce_max": "debounce_max_seconds",
+    "headers": "metadata",
+}
+"""What fields of a task are called in requests, where it is not what handlers' options are called."""
+
+
 def register(flask: Flask) -> None:
     """Have all errors of an app answered as problems."""
     flask.register_error_handler(Problem, answer)
@@ -78,12 +94,22 @@ def problem_of(error: DtqError) -> Problem:
         return Problem(500, "INTERNAL_ERROR", "dtq failed in a way that its log explains.")
     status, code = found
     more: dict[str, object] = {}
+    detail = str(error)
     if isinstance(error, InvalidTask):
-        more["field"] = error.field
+        more["field"] = SENT_AS.get(error.field, error.field)
+        detail = _as_sent(detail, error.field)
     if isinstance(error, SubmitUncertain):
         more["task_ids"] = error.task_ids
     headers = {"Retry-After": str(AWAY_S)} if status == 503 else {}
-    return Problem(status, code, str(error), more=more, headers=headers)
+    return Problem(status, code, detail, more=more, headers=headers)
+
+
+def _as_sent(detail: str, field: str) -> str:
+    """A sentence about how a task was sent, with the names that fields have in requests; of its contents as it is."""
+    if field not in {*SENT_AS, "at_most", "unique_key"}:
+        return detail
+    words = re.compile(r"\b(debounce_max|debounce|headers|(?<=at_most and )per)\b")
+    return words.sub(lambda found: SENT_AS[found[0]], detail)
 
 
 def answer(problem: Problem) -> Response:
@@ -97,9 +123,12 @@ def _from_werkzeug(error: HTTPException) -> Response:
         return error.get_response()  # type: ignore[return-value]
     if isinstance(error, RequestEntityTooLarge):
         return answer(Problem(413, "BODY_TOO_LARGE", "The body has more than 16 MiB: send several smaller ones."))
+    if isinstance(error, WebsocketMismatch):
+        return answer(Problem(426, "UPGRADE_REQUIRED", "This address is a WebSocket: open it as one."))
     name = (error.name or "error").upper().replace(" ", "_").replace("'", "")
     headers = {name: value for name, value in error.get_headers() if name in {"Allow", "Retry-After"}}
-    return answer(Problem(error.code or 500, name, error.description or error.name, headers=headers))
+    detail = SENTENCES.get(error.code or 500) or error.description or error.name
+    return answer(Problem(error.code or 500, name, detail, headers=headers))
 
 
 def _unforeseen(error: Exception) -> Response:

@@ -8,6 +8,7 @@ nobody who opens one. And when the process is to end, connections without a requ
 import logging
 import secrets
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -29,7 +30,8 @@ LINGER_S = 0.3
 FAREWELL_S = 1.0
 """How long a client has to close its side after the last answer: earlier it might lose what it has yet to read."""
 
-FAREWELL_BYTES = 65_536
+FAREWELL_BYTES = 64 * 1024 * 1024
+"""How much more it may send meanwhile: most clients read why a body was refused only once all of it is sent."""
 
 _log = logging.getLogger("dtq.web")
 
@@ -138,15 +140,18 @@ def _answer(problem: Problem) -> bytes:
 
 def _part(sock: socket.socket) -> None:
     """Say that no more comes, and wait for the client to close: on this thread, as gunicorn does it on its only one."""
-    ends, drained = time.monotonic() + FAREWELL_S, 0
+    ends, drained, buffer = time.monotonic() + FAREWELL_S, 0, bytearray(65_536)
     with suppress(OSError):
         sock.shutdown(socket.SHUT_WR)
         while drained < FAREWELL_BYTES and (left := ends - time.monotonic()) > 0:
             sock.settimeout(left)
-            data = sock.recv(4096)
-            if not data:
+            many = sock.recv_into(buffer)
+            if not many:
                 break
-            drained += len(data)
+            drained += many
+        else:
+            # It sends on, and would wait for its system to give up: a reset ends that at once.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     _hang_up(sock)
 
 

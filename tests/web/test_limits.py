@@ -1,5 +1,7 @@
 """Limits over HTTP: as they stand, set, cleared; and tasks that are submitted there keep to them."""
 
+import logging
+
 import pytest
 
 from dtq_engine import TaskSchema
@@ -41,6 +43,14 @@ def test_a_limit_is_set_and_cleared(api, hand):
     assert (whole["rate_starts"], whole["rate_ms"], whole["max_running"], whole["set"]) == (5, 1500, None, True)
     assert api.post(f"{API}/queues/default/limits/stripe/clear").json["outcome"] == "cleared"
     assert api.post(f"{API}/queues/default/limits/stripe/clear").json["code"] == "LIMIT_NOT_FOUND"
+
+
+def test_the_log_line_of_a_limit_that_is_set_names_its_queue(api, hand, caplog):
+    caplog.set_level(logging.INFO)
+    for verb, body in (("set", {"max_running": 3}), ("clear", {})):
+        assert api.post(f"{API}/queues/default/limits/stripe/{verb}", json=body).status_code == 200
+    told = [record.queue for record in caplog.records if hasattr(record, "path")]
+    assert told == ["default", "default"]
 
 
 @pytest.mark.parametrize(

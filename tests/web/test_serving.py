@@ -5,7 +5,8 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 
 import pytest
 
@@ -40,6 +41,22 @@ def said(process: WebProcess, request: bytes) -> tuple[int, dict[str, str], dict
     line, *rest = head.decode().split("\r\n")
     headers = dict(each.split(": ", 1) for each in rest)
     return int(line.split()[1]), headers, json.loads(body)
+
+
+def test_who_sends_all_of_a_body_that_is_too_large_before_reading_learns_why_it_was_refused(process):
+    for _ in range(5):
+        with closing(HTTPConnection("127.0.0.1", process.port, timeout=20)) as connection:
+            headers = {"Content-Type": "application/json", **process.headers}
+            connection.request("POST", "/api/v1/tasks", b"x" * (17 << 20), headers)
+            assert json.load(connection.getresponse())["code"] == "BODY_TOO_LARGE"
+
+
+def test_who_sends_without_end_is_cut_off(process):
+    head = f"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {process.key}\r\n"
+    with connect(process) as connection:
+        connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {10**12}\r\n\r\n".encode())
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(bytes(2**30))
 
 
 def close_code(reader: Reader) -> int:
@@ -128,4 +145,3 @@ def test_a_request_under_way_on_an_idle_connection_is_answered_at_the_end(proces
         connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
         last = answered(connection)
         assert last.startswith(b"HTTP/1.1 200")
-        assert b"Connection: close" in last

@@ -157,7 +157,7 @@ def deep(levels):
         (b'{"type": "mail", "priority": true}', 400, "INVALID_TASK", "got bool"),
         (b'{"type": "mail", "delay_seconds": -1}', 400, "INVALID_TASK", ">= 0"),
         (b'{"type": "mail", "run_at": "2030-01-01T00:00:00"}', 400, "INVALID_TASK", "timezone"),
-        (b'{"type": "mail", "run_at": "9999-01-01T00:00:00Z"}', 400, "INVALID_TASK", "run_at_ms"),
+        (b'{"type": "mail", "run_at": "9999-01-01T00:00:00Z"}', 400, "INVALID_TASK", "run_at"),
         (b'{"type": "mail", "run_at": "2030-01-01T00:00:00Z", "delay_seconds": 1}', 400, "INVALID_TASK", "exclude"),
         (b'{"type": "mail", "timeout_ms": 1, "timeout_seconds": 1}', 400, "INVALID_TASK", "exclude"),
         (b'{"type": "mail", "metadata": {"a": 1}}', 400, "INVALID_TASK", "expected str"),
@@ -334,11 +334,31 @@ def test_a_batch_says_of_each_task_what_became_of_it(api):
         ({"at_most": 1}, "at_most"),
         ({"at_most": 0, "per_seconds": 1}, "at_most"),
         ({"at_most": 1, "per_seconds": -1}, "per_seconds"),
-        ({"debounce_seconds": 5, "unique": "waiting"}, "debounce"),
-        ({"debounce_seconds": 5, "delay_seconds": 5}, "debounce"),
-        ({"debounce_seconds": 5, "debounce_max_seconds": 1}, "debounce_max"),
+        ({"debounce_seconds": 5, "unique": "waiting"}, "debounce_seconds"),
+        ({"debounce_seconds": 5, "delay_seconds": 5}, "debounce_seconds"),
+        ({"debounce_seconds": 5, "debounce_max_seconds": 1}, "debounce_max_seconds"),
     ],
 )
 def test_what_makes_no_sense_of_tasks_that_are_alike_is_named(api, fields, field):
     answer = post(api, **fields)
     assert (answer.status_code, answer.json["code"], answer.json["field"]) == (400, "INVALID_TASK", field)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"at_most": 1}, "at_most", "at_most and per_seconds say"),
+        ({"debounce_max_seconds": 5}, "debounce_max_seconds", "debounce_max_seconds bounds debounce_seconds"),
+        ({"debounce_seconds": 5, "unique": "waiting"}, "debounce_seconds", "debounce_seconds excludes"),
+        ({"unique_key": "headers"}, "unique_key", "or debounce_seconds too"),
+        ({"metadata": {"a": "x" * 5000}}, "metadata", "metadata take"),
+        ({"run_at": "9999-01-01T00:00:00Z"}, "run_at", "within the next ten years"),
+        ({"run_at": "0001-01-01T00:00:00Z"}, "run_at", "within the next ten years"),
+    ],
+    ids=repr,
+)
+def test_what_is_wrong_is_named_as_it_was_sent(api, fields, field, words):
+    problem = api.post("/api/v1/tasks", json={"type": "mail", **fields}).json
+    assert (problem["field"], words in problem["detail"]) == (field, True), problem
+    (item,) = api.post("/api/v1/tasks/batch", json={"tasks": [{"type": "mail", **fields}]}).json["items"]
+    assert item["problem"]["detail"] == problem["detail"]

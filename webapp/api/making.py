@@ -11,11 +11,12 @@ from msgspec import UnsetType
 
 from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
 from dtq_engine.deduplication import Rule, literal, read_published, read_rule
-from webapp.api.requests import NewTaskBody
+from webapp.api.requests import TEN_YEARS_S, NewTaskBody
 from webapp.state import Web
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_LONGEST = timedelta(seconds=TEN_YEARS_S)
 
 
 def new_task(body: NewTaskBody, here: Web) -> NewTask:
@@ -107,6 +108,8 @@ def _run_at_ms(body: NewTaskBody) -> int | None:
         return None
     if body.delay_seconds is not None:
         raise InvalidTask("run_at", "delay_seconds and run_at exclude each other: give one of them.")
+    if not _EPOCH <= body.run_at <= datetime.now(UTC) + _LONGEST:
+        raise InvalidTask("run_at", f"run_at cannot be {body.run_at}: give a time within the next ten years.")
     return (body.run_at - _EPOCH) // _MILLISECOND
 
 
