@@ -327,6 +327,9 @@ function weave(links)
       return knows and 0 or 1
     end
     if not found.s and (created(record) or 0) > now - GUARD_MS then return 0 end
+    -- What waits in the outbox may bring a result that was not kept.
+    local is_recent = found.s == 'S' and now - number(found.F) < 60 * GUARD_MS
+    if is_recent and number(redis.pcall('XLEN', KEY.outbox)) > 0 then return 0 end
     local gone = {parent = QUEUE .. ' ' .. parent, told = 0, state = 'X', reason = 'gone'}
     links.arrive(id, found.s and links.news_of(parent, found) or gone, now)
     return 1

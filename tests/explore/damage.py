@@ -9,6 +9,7 @@ from tests.explore.calls.schedule import Sweep
 from tests.explore.snapshot import QUEUE
 from tests.explore.stage import Stage
 
+SWEPT_WITHIN_MS = 5_000
 LONG_AGO_MS = -(10**12)
 
 Damage = Callable[[Stage, Keys], str | None]
@@ -235,6 +236,34 @@ def lost_unique_key(stage: Stage, keys: Keys) -> str | None:
     return f"SET {key} nobody"
 
 
+def lost_state(stage: Stage, keys: Keys) -> str | None:
+    """Nobody can read where a task is: it may not start any more, and ends of that."""
+    promises = stage.world.promises
+    usual = [
+        known
+        for known in promises.tasks.values()
+        if known.is_living
+        and known.status is not TaskStatus.BLOCKED
+        and not (known.cancel_requested or known.is_reaped)
+        if not (known.task.limits or known.task.after or known.task.deduplication)
+    ]
+    if not usual:
+        return None
+    known = stage.dice.choice(usual)
+    task_id, now_ms = known.task.id, stage.world.now.now_ms
+    record = keys.task(QUEUE, task_id)
+    if stage.dice.random() < 0.3:
+        stage.world.client.hdel(record, "s")
+    else:
+        stage.world.client.hset(record, "s", stage.dice.choice(("Z", "", "queued")))
+    promises.strays |= {(each.band, each.id) for each in stage.world.now.entries if each.task_id == task_id}
+    if known.status in {TaskStatus.PENDING, TaskStatus.RETRYING}:
+        promises.stray_members.add((known.status, task_id))
+    known.status, known.token, known.is_unreadable = TaskStatus.BLOCKED, "", True
+    known.blocked_ms = (now_ms, now_ms + SWEPT_WITHIN_MS)
+    return f"lost state of {task_id}"
+
+
 HEALS_BY_ITSELF: tuple[Damage, ...] = (
     double_delivery,
     double_delivery,
@@ -261,5 +290,6 @@ NEEDS_A_SWEEP: tuple[Damage, ...] = (
     lost_expiry,
     stray_member,
     lost_record,
+    lost_state,
     lost_unique_key,
 )

@@ -21,6 +21,7 @@ from dtq_engine.model import (
     RetryPolicy,
     Succeed,
     Takes,
+    TaskStatus,
     Transition,
     Unique,
 )
@@ -139,6 +140,16 @@ def finalize(stage: Stage) -> None:
         items.append(items[0])
     if items:
         stage.send(Finalize(tuple(items)), late=True)
+
+
+def finalize_with_a_key_misplaced(stage: Stage) -> None:
+    """Ends that a damaged key refuses change nothing, and the others are recorded."""
+    claims, keys = stage.draw(4), stage.world.store.keys
+    if claims:
+        indexes = (keys.index(QUEUE, status) for status in (TaskStatus.SUCCEEDED, TaskStatus.CANCELLED))
+        misplaced = stage.dice.choice((*indexes, keys.retry_schedule(QUEUE), keys.dead_letters(QUEUE)))
+        stage.world.promises.is_damaged = True
+        stage.world.perform(Finalize(tuple((claim, _some_end(stage, claim)) for claim in claims), misplaced))
 
 
 def _some_end(stage: Stage, claim: Claim) -> Transition:
@@ -421,5 +432,6 @@ OPERATIONS = (
     Operation(relay, 1),
     Operation(meet_again, 2),
     Operation(hurt, 0, damage=1),
+    Operation(finalize_with_a_key_misplaced, 0, damage=0.5),
     Operation(harm, 0, damage=1),
 )

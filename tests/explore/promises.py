@@ -39,6 +39,8 @@ class Known:
     priority: int
     token: str = ""
     is_reaped: bool = False
+    is_unreadable: bool = False
+    """Its state was lost: it may not start before an operator requeues it."""
     attempt: int = 0
     previous_attempts: int = 0
     restarts: int = 0
@@ -122,7 +124,7 @@ class Known:
         """An operator requeued it: a new life."""
         self.previous_attempts += self.attempt
         self.attempt = self.restarts = self.expiries = 0
-        self.started = self.cancel_requested = self.is_reaped = self.expires = False
+        self.started = self.cancel_requested = self.is_reaped = self.expires = self.is_unreadable = False
         self.last_token, self.blocked_ms = "", None
         self.doomed = set()
 
@@ -264,6 +266,8 @@ class Promises:
         """Take over what the call made of the tasks; raises Violation for what it was not allowed to do."""
         for task_id, known in self.tasks.items():
             actual = after.status(task_id)
+            if known.is_unreadable and task_id in after.records:
+                actual = actual or known.status  # A sweep is yet to come.
             may_be = self.allowed.get(task_id) or {known.status}
             if task_id in self.limited:
                 may_be = may_be | {TaskStatus.QUEUED}  # Whatever frees a slot calls who waits for it.

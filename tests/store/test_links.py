@@ -265,3 +265,17 @@ def test_what_was_missed_is_made_up_for_by_a_sweep(hand, weave, store, client, c
     assert reason(hand, "d") == "parent_failed:c"
     hand.end(claims["e"])
     assert statuses(hand, "f") == ["queued"]
+
+
+@pytest.mark.parametrize("keep_result", [False, True])
+def test_a_sweep_does_not_overtake_a_result_that_a_damaged_key_holds_up(hand, weave, store, client, keep_result):
+    weave(task("a", keep_result=keep_result), task("b", "a"))
+    claim, index = hand.claim_one("a"), store.keys.index("default", TaskStatus.CANCELLED)
+    client.set(index, "damaged")
+    assert hand.end(claim, Succeed(b'"made"')) == "OK"
+    client.delete(index)
+    store.sweep.run()
+    assert hand.status("b") == "blocked"
+    assert store.outbox.relay("default") == 1
+    assert hand.claim_one("b").inputs[0].result == b'"made"'
+    assert store.sweep.run() == {}

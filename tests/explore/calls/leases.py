@@ -2,10 +2,26 @@
 
 from dataclasses import dataclass
 
-from dtq_engine.model import Claim, ClaimReply, ClaimStatus, Renewal, Settled, TaskStatus, Transition
+from dtq_engine.keys import Keys
+from dtq_engine.model import (
+    Block,
+    Cancel,
+    Claim,
+    ClaimReply,
+    ClaimStatus,
+    DeadLetter,
+    Postpone,
+    Release,
+    Renewal,
+    Reschedule,
+    Settled,
+    Succeed,
+    TaskStatus,
+    Transition,
+)
 from dtq_engine.store import Store
 from tests.explore.calls.base import Seen
-from tests.explore.calls.outcomes import block, follow
+from tests.explore.calls.outcomes import block, death, follow
 from tests.explore.promises import Known, Promises, expect
 from tests.explore.snapshot import QUEUE, Entry
 
@@ -91,10 +107,10 @@ class Take:
         for entry in seen.before.startable():
             known = promises.tasks[entry.task_id]
             expires_ms = _expires_ms(known, entry, seen)
-            if known.task.type not in self.types:
+            if known.is_unreadable or known.task.type not in self.types:
                 if entry.task_id in untouched:
                     continue
-                if seen.before.is_known(known.task.type):
+                if not known.is_unreadable and seen.before.is_known(known.task.type):
                     _check_put_off(promises, known, seen)
                 else:
                     block(promises, known, seen)
@@ -201,24 +217,59 @@ class Renew:
 
 @dataclass(frozen=True)
 class Finalize:
-    """Ends of executions, in one call."""
+    """Ends of executions, in one call; meanwhile something else is where this key belongs, if one is named."""
 
     items: tuple[tuple[Claim, Transition], ...]
+    misplaced: str = ""
 
     def __repr__(self) -> str:
-        return f"Finalize({[(*claim.key, transition) for claim, transition in self.items]})"
+        misplaced = f", misplaced={self.misplaced!r}" if self.misplaced else ""
+        return f"Finalize({[(*claim.key, transition) for claim, transition in self.items]}{misplaced})"
 
     def run(self, store: Store) -> list[Settled]:
-        return store.leases.finalize(self.items)
+        if not self.misplaced:
+            return store.leases.finalize(self.items)
+        held = store.connection.call("DUMP", self.misplaced)
+        store.connection.call("SET", self.misplaced, "misplaced")
+        answer = store.leases.finalize(self.items)
+        store.connection.call("DEL", self.misplaced)
+        if held is not None:
+            store.connection.call("RESTORE", self.misplaced, 0, held)
+        return answer
 
     def learn(self, promises: Promises, answer: list[Settled], seen: Seen) -> None:
         for (claim, transition), settled in zip(self.items, answer, strict=True):
             known = promises.tasks[claim.task_id]
             expected = _expected(known, claim.token)
+            if expected == {Settled.OK} and self.misplaced in needed(promises, known, transition):
+                expected = {Settled.DAMAGED}
             expect(settled in expected, "only the holder ends an execution, once", claim.key, settled, expected)
             if settled is Settled.OK:
                 follow(promises, known, transition, seen)
             promises.events["TASK_FENCED"] += settled is Settled.FENCED
+
+
+def needed(promises: Promises, known: Known, transition: Transition) -> set[str]:
+    """The shared keys without which this end cannot be recorded, beside the stream of its delivery."""
+    keys = Keys(promises.settings.prefix)
+    if known.cancel_requested and not isinstance(transition, Succeed | Cancel):
+        return {keys.index(QUEUE, TaskStatus.CANCELLED)}
+    grave = {keys.index(QUEUE, death(promises))}
+    if promises.settings.dlq_enabled:
+        grave.add(keys.dead_letters(QUEUE))
+    match transition:
+        case Succeed():
+            return {keys.index(QUEUE, TaskStatus.SUCCEEDED)}
+        case Cancel():
+            return {keys.index(QUEUE, TaskStatus.CANCELLED)}
+        case Reschedule(_, delay_ms) | Postpone(delay_ms):
+            return {keys.retry_schedule(QUEUE)} if delay_ms else set()
+        case Block():
+            return {keys.blocked(QUEUE)} | grave
+        case DeadLetter():
+            return grave
+        case Release():
+            return set()
 
 
 def _expected(known: Known, token: str) -> set[Settled]:
