@@ -36,6 +36,8 @@ function restrain(limits)
   local function buckets_of(record) return string.gmatch(record.c or '', '[^%s+*]%S*') end
   local function is_called(record) return string.sub(record.c or '', 1, 1) == '+' end
   local function plain(record) return (string.gsub(string.gsub(record.c or '', '^%+ ?', ''), ' ?%*$', '')) end
+  -- Whether a worker runs it: what a reaper took over has given its slots back.
+  local function runs(record) return record.s == 'R' and record.O ~= 'r' end
   local function waits_for(record) return record.s == 'B' and string.match(record.m or '', '^limit:(%S+)$') or nil end
 
   -- A command on a key of one bucket; a key of another type is thrown away, for it can be told again from the records.
@@ -367,7 +369,7 @@ function restrain(limits)
         local found = redis.call('XRANGE', stream, item[1], item[1])[1]
         local id = found and found[2][2]
         local record = id and read(id) or {}
-        if record.s == 'R' and record.e == item[1] and record.k and string.sub(record.c or '', -1) ~= '*' then
+        if runs(record) and record.e == item[1] and record.k and string.sub(record.c or '', -1) ~= '*' then
           on(slots_key('*'), 'ZADD', 1, id .. ' ' .. record.k)
           set(id, 'c', record.c and record.c .. ' *' or '*')
         end
@@ -380,7 +382,7 @@ function restrain(limits)
     local missing
     local waits = waits_for(record)
     for bucket in buckets_of(record) do
-      if record.s == 'R' and not on(slots_key(bucket), 'ZSCORE', id .. ' ' .. (record.k or '-')) then
+      if runs(record) and not on(slots_key(bucket), 'ZSCORE', id .. ' ' .. (record.k or '-')) then
         on(slots_key(bucket), 'ZADD', 1, id .. ' ' .. (record.k or '-'))
         missing = 'slot'
       elseif waits == bucket then

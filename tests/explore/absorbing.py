@@ -1,5 +1,6 @@
 """For which submits another task must stand, by what was promised: unique keys, throttles and debouncing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
@@ -35,14 +36,20 @@ def expected(promises: Promises, task: NewTask, seen: Seen) -> Expected:
     return found if found.sure else _merged(found, _throttled(promises, task, seen))
 
 
-def note(promises: Promises, task: NewTask, receipt: Receipt, seen: Seen) -> None:
+def note(promises: Promises, task: NewTask, receipt: Receipt) -> None:
     """A task was absorbed: remember it, and what it did to the other one."""
     promises.remember_absorbed(task, receipt)
     promises.count(task, COUNTERS[receipt.outcome])
     promises.events["TASK_DUPLICATE_ABSORBED"] += 1
     if receipt.outcome is SubmitOutcome.REPLACED:
         promises.replace(receipt.id, task)
-        _check_postponed(task, receipt.id, seen)
+
+
+def check_postponed(pairs: Sequence[tuple[NewTask, Receipt]], seen: Seen) -> None:
+    """Of several tasks of one call that replaced the same one, the last says until when it waits."""
+    last = {receipt.id: task for task, receipt in pairs if receipt.outcome is SubmitOutcome.REPLACED}
+    for task_id, task in last.items():
+        _check_postponed(task, task_id, seen)
 
 
 def rivals(promises: Promises, known: Known) -> tuple[bool, bool]:

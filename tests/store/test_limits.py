@@ -492,6 +492,17 @@ def test_what_runs_already_counts_against_a_limit_that_is_new(hand, declare_queu
     assert ids(hand.claim()) == ["t03"]
 
 
+def test_what_a_reaper_holds_counts_against_no_limit_that_is_new(hand, other, declare_queue, clock):
+    hand.submit(*some(2))
+    hand.claim(1)
+    clock.advance(31)
+    (taken,) = other.reclaim()
+    declare_queue(1)
+    assert ids(hand.claim()) == ["t01"]
+    other.end(taken, Reschedule(error(), 0))
+    assert hand.claim() == []
+
+
 def test_tasks_with_limits_of_their_own_count_against_their_queue_too(hand, store, declare, declare_queue):
     store.limits.declare(
         "default", Declared((Limit("stripe", Numbers(1)), Limit("*", Numbers(2), "default")), {"stripe": "default"})
@@ -709,3 +720,13 @@ def test_sweep_mends_what_limits_depend_on(hand, store, declare, client):
     assert store.sweep.run() == {"slot": 1, "line": 1}
     assert stands(store) == (1, 1)
     assert store.sweep.run() == {}
+
+
+def test_sweep_gives_a_task_that_a_reaper_holds_no_slot_again(hand, other, store, declare, clock):
+    declare(stripe=Numbers(1))
+    hand.submit(*some(2), limits=STRIPE)
+    hand.claim()
+    clock.advance(31)
+    other.reclaim()
+    assert store.sweep.run() == {}
+    assert ids(other.claim()) == ["t01"]

@@ -25,6 +25,7 @@ class Submit:
         expect(len(answer) == len(self.tasks), "each task gets its receipt", answer)
         limit = promises.settings.max_queue_depth
         room = limit - seen.before.depth() if limit else len(self.tasks)
+        absorbed = list[tuple[NewTask, Receipt]]()
         for task, receipt in zip(self.tasks, answer, strict=True):
             again = _exists(promises, task) or absorbing.remembered(promises, task, seen)
             expected = again or _by_key(promises, task) or _judged(promises, task, seen, room)
@@ -35,9 +36,11 @@ class Submit:
                 promises.accept(task, receipt.status or TaskStatus.QUEUED)
                 promises.let_pass(task, _accepted_ms(task, seen))
             elif not again and (receipt.unique or receipt.outcome in {SubmitOutcome.THROTTLED, SubmitOutcome.REPLACED}):
-                absorbing.note(promises, task, receipt, seen)
+                absorbing.note(promises, task, receipt)
+                absorbed.append((task, receipt))
             elif receipt.outcome is SubmitOutcome.DUPLICATE and not again:
                 promises.events["TASK_DUPLICATE_ABSORBED"] += 1
+        absorbing.check_postponed(absorbed, seen)
 
 
 def written(task: NewTask) -> str:
