@@ -108,7 +108,7 @@ def keys(store: Store, _settings: Settings) -> Iterator[Finding]:
         return
     for queue in store.inspect.queues():
         for wrong in store.health.wrong_types(queue):
-            todo = f"{'may stand' if wrong.is_passing else 'stands'} still: {_mend(wrong)}"
+            todo = f"{'may be' if wrong.is_passing else 'is'} held up: {_mend(wrong)}"
             if wrong.key == store.keys.paused(queue):
                 todo = f"is paused until dtq resume {safe(queue)}."
             yield Finding(Level.ERROR, f"{_named(wrong)}, so that queue {safe(queue)} {todo}")

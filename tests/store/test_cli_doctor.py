@@ -206,7 +206,7 @@ def test_a_key_of_another_type_is_named(dtq, world, store, client):
     client.set(key, "not a zset")
     ran = dtq("doctor", "--json")
     assert ran.code == 1
-    assert messages(ran)[0].startswith(f"The key {key} is a string, not a zset, so that queue default stands still")
+    assert messages(ran)[0].startswith(f"The key {key} is a string, not a zset, so that queue default is held up")
 
 
 # Workers and queues

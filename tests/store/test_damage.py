@@ -356,6 +356,7 @@ def test_a_damaged_key_keeps_only_those_from_promotion_that_need_it(store, clien
     assert {name for name in tasks if hand.status(name) != "queued"} == kept
     assert (promotion.damage is not None) is (kept != set())
     assert promotion.damage is None or key in promotion.damage
+    assert broken != "band" or client.zscore(keys.schedule(QUEUE), "delayed-low") > store.now_ms()
     client.delete(key)
     store.sweep.run()
     clock.advance(61)
