@@ -252,6 +252,15 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What is saved for later executions of a task: names of steps, how many things are done once, a checkpoint."""
+
+    steps: tuple[str, ...] = ()
+    marks: int = 0
+    has_cursor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """What became of a parent, as its child is told: `result` is JSON, None for `None` and for one that failed.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dtq_engine.errors import ClaimLost
-from dtq_engine.model import Claim, LogLine, Said
+from dtq_engine.model import Claim, LogLine, Said, Saved
 from dtq_engine.store.base import Base, chunks
 from dtq_engine.store.inspect import Inspect
 from dtq_engine.store.progress import pack_progress, unpack_line
@@ -76,6 +76,16 @@ class Steps:
 
     def __init__(self, base: Base) -> None:
         self._base = base
+
+    def saved(self, task_id: str, queue: str) -> Saved:
+        """What is saved for a task; nothing for one that is not there. Raises RedisDamaged."""
+        fields: list[bytes] = self._base.connection.call("HKEYS", self._base.keys.steps(queue, task_id))
+        names = [field.decode("utf-8", "replace") for field in fields]
+        return Saved(
+            steps=tuple(name[1:] for name in names if name.startswith("s")),
+            marks=sum(name.startswith("o") for name in names),
+            has_cursor="c" in names,
+        )
 
     def save(self, claim: Claim, field: str, value: bytes, first: bool = False) -> bool:
         """Keep `value` under a field of `Keys.steps`; with `first` only if nothing else is kept there: whether it is.

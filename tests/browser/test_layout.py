@@ -82,7 +82,7 @@ def test_only_what_can_be_done_to_the_ticked_tasks_is_offered(make_page, hand, s
     hand.end(hand.start("stuck"), Block("unknown_task_type:mail"))
     page = make_page(**LAPTOP)
     page.goto("/tasks")
-    expect(page.locator('[id="row-default/stuck"] .error')).to_have_text("Blocked by unknown_task_type:mail")
+    expect(page.locator('[id="row-default/stuck"] .error')).to_have_text("No living worker knows the type mail")
     offered = page.locator(".bulk > button:visible, .bulk > details:visible > summary")
     page.get_by_label("Tick stuck", exact=True).check()
     expect(offered).to_have_text(["Cancel", "Run now"])

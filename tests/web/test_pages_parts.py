@@ -287,7 +287,7 @@ FAILED = (failed(1, 5, 9),)
         ({"status": TaskStatus.PENDING, "errors": ()}, ["Submitted", "Waits for its time"]),
         ({"status": TaskStatus.RUNNING, "errors": (), "started_ms": NOW + 5, "attempt": 1}, ["Submitted", "Attempt 1"]),
         ({"status": TaskStatus.RETRYING, "errors": FAILED}, ["Submitted", "Attempt 1", "Waits for attempt 3"]),
-        ({"status": TaskStatus.BLOCKED, "errors": ()}, ["Submitted", "Cannot be run yet"]),
+        ({"status": TaskStatus.BLOCKED, "errors": ()}, ["Submitted", "Blocked by max_attempts"]),
         (
             {"status": TaskStatus.SUCCEEDED, "errors": FAILED, "started_ms": NOW + 20, "finished_ms": NOW + 30},
             ["Submitted", "Attempt 1", "Attempt 2", "Succeeded"],
@@ -335,3 +335,17 @@ def test_a_story_tells_how_long_was_waited_between():
 )
 def test_changes_of_a_queue_are_told_in_words(detail, words):
     assert change(detail) == words
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "due"),
+    [
+        ("waits_for_parents", "Waits for other tasks", None),
+        ("limit:account/7", "Waits for a place under the limit account/7", None),
+        ("unknown_task_type:mail", "No living worker knows the type mail", 99),
+        ("undecodable_record", "Blocked by undecodable_record", 99),
+    ],
+)
+def test_a_blocked_task_says_why_and_when_only_if_somebody_knows(reason, words, due):
+    step = story(replace(TASK, status=TaskStatus.BLOCKED, reason=reason, due_ms=99, errors=()))[-1]
+    assert (step.title, step.at_ms, step.note) == (words, due, "next look" if due else "")

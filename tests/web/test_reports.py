@@ -135,3 +135,32 @@ def test_progress_is_told_live_without_a_number_and_is_in_no_log(store, hand):
     assert Query(events=frozenset({"TASK_PROGRESS"})).wants(event)
     assert not Query().wants(event)
     assert not Query(types=frozenset({"mail"})).wants(event)
+
+
+def test_the_page_of_a_task_shows_what_was_saved_and_requeues_without_it(api, store, hand):
+    claim = hand.start("t")
+    store.steps.save(claim, "s<b>charge", b"1")
+    store.steps.save(claim, "omail-7", b"1")
+    store.steps.save(claim, "c", b"7")
+    hand.end(claim, DeadLetter(AttemptError("ValueError", "no"), "permanent"))
+    page = api.get("/tasks/t", headers=HTML).text
+    for words in ("&lt;b&gt;charge", "1 thing done once", "A checkpoint", "without what it saved"):
+        assert words in page
+    form = {"verb": "requeue", "task": f"{QUEUE}/t", "anew": "1"}
+    assert api.post("/tasks/act", data=form).status_code == 303
+    assert hand.claim_one("t").saved == {}
+    assert "without what it saved" not in api.get("/tasks/t", headers=HTML).text
+
+
+def test_a_requeue_from_the_page_keeps_what_was_saved(api, store, hand):
+    claim = hand.start("t")
+    store.steps.save(claim, "scharge", b"1")
+    hand.end(claim, DeadLetter(AttemptError("ValueError", "no"), "permanent"))
+    assert api.post("/tasks/act", data={"verb": "requeue", "task": f"{QUEUE}/t"}).status_code == 303
+    assert hand.claim_one("t").saved == {"scharge": b"1"}
+
+
+@pytest.mark.keeps_keys
+def test_the_page_stands_saved_steps_that_are_something_else(api, told, store, client):
+    client.set(store.keys.steps(QUEUE, "t"), "junk")
+    assert api.get("/tasks/t", headers=HTML).status_code == 200

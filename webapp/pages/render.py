@@ -28,7 +28,7 @@ def set_up(state: BlueprintSetupState) -> None:
     )
     ours: dict[str, Any] = {"url_for": url_for, "asset": asset, "Role": Role}
     environment.globals.update(ours)
-    filters = (text.change, text.cut, text.number, text.size, text.span)
+    filters = (text.blocked, text.change, text.cut, text.number, text.size, text.span)
     environment.filters |= {each.__name__: each for each in filters}
     state.app.extensions["dtq.templates"] = environment
 

@@ -9,6 +9,8 @@ from flask import request
 
 from dtq_engine import Task, TaskStatus
 from webapp.masking import hidden
+from webapp.pages.story import in_line
+from webapp.pages.text import blocked
 from webapp.readers import sees_payloads
 from webapp.state import web
 
@@ -75,7 +77,7 @@ class Row:
         """How the latest attempt failed, if the task has not succeeded since; what blocks it, if something does."""
         task = self.task
         if task is not None and task.status is TaskStatus.BLOCKED and task.reason:
-            return f"Blocked by {task.reason}"
+            return blocked(task.reason)
         if task is None or not task.errors or task.status is TaskStatus.SUCCEEDED:
             return (task and task.reason) or ""
         last = task.errors[-1]
@@ -93,6 +95,8 @@ def seen(task: Task) -> Task:
 def time_of(task: Task) -> tuple[str, int | None]:
     """What there is to know about when, by the task's status: a word and an instant."""
     match task.status:
+        case TaskStatus.BLOCKED if in_line(task):
+            return "submitted", task.created_ms
         case TaskStatus.PENDING | TaskStatus.RETRYING | TaskStatus.BLOCKED:
             return "due", task.due_ms
         case TaskStatus.RUNNING:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dtq_engine import AttemptError, Task, TaskStatus
+from webapp.pages.text import blocked
 
 ENDS = {
     TaskStatus.SUCCEEDED: "Succeeded",
@@ -27,6 +28,12 @@ class Step:
     ran_ms: int | None = None
     error: AttemptError | None = None
     note: str = ""
+
+
+def in_line(task: Task) -> bool:
+    """Whether it waits for others to end or to make room, so that nobody knows when it runs."""
+    kind = (task.reason or "").partition(":")[0]
+    return task.status is TaskStatus.BLOCKED and kind in {"limit", "waits_for_parents"}
 
 
 def story(task: Task) -> Sequence[Step]:
@@ -95,12 +102,8 @@ def _present(task: Task, last_ms: int, gap: str) -> Iterator[Step]:
         case TaskStatus.RETRYING:
             yield Step(f"Waits for attempt {task.attempt + 1}", "retrying", task.due_ms)
         case TaskStatus.BLOCKED:
-            yield Step(
-                "Cannot be run yet",
-                "blocked",
-                task.due_ms,
-                note=f"blocked by {task.reason or 'nothing that is known'}; next look",
-            )
+            due_ms = None if in_line(task) else task.due_ms
+            yield Step(blocked(task.reason), "blocked", due_ms, note="next look" if due_ms else "")
         case TaskStatus.RUNNING:
             pass
         case _:

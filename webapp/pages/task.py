@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import InvalidTask, LogLine, NewTask, NotJson, RedisDamaged, Task, new_id
+from dtq_engine import InvalidTask, LogLine, NewTask, NotJson, RedisDamaged, Saved, Task, new_id
 from dtq_engine.branches import Branch, branches
 from dtq_engine.shapes import raw
 from dtq_engine.strict import Reader
@@ -16,7 +16,7 @@ from webapp.api.waits import checked
 from webapp.pages.notices import back
 from webapp.pages.render import page
 from webapp.pages.rows import CAN
-from webapp.pages.story import story
+from webapp.pages.story import in_line, story
 from webapp.pages.tree import Tree
 from webapp.problems import Problem
 from webapp.readers import as_seen, lines_as_seen
@@ -69,6 +69,8 @@ def show(task_id: str) -> Response:
         log=_log(task),
         audit=_audit(task),
         workflow=_workflow(task),
+        saved=_saved(task),
+        in_line=in_line,
         edit=_editable(task),
     )
 
@@ -151,6 +153,15 @@ def _workflow(task: Task) -> Workflow | None:
         return None
     tree = web().app.store.trees.tree(task.id, queue=task.queue, limit=WORKFLOW_NODES)
     return Workflow(branches(tree), tree.is_cut)
+
+
+def _saved(task: Task) -> Saved | None:
+    """What its executions have saved, None if that is nothing."""
+    try:
+        saved = web().app.store.steps.saved(task.id, task.queue)
+    except RedisDamaged:
+        return None
+    return None if saved == Saved() else saved
 
 
 def _result(task: Task) -> Tree | None:

@@ -74,6 +74,20 @@ def change(detail: str | None) -> str:
     return _CHANGES.get(verb, detail or "").replace("{}", name)
 
 
+def blocked(reason: str | None) -> str:
+    """Why a blocked task does not run."""
+    kind, _, name = (reason or "").partition(":")
+    match kind:
+        case "waits_for_parents":
+            return "Waits for other tasks"
+        case "limit":
+            return f"Waits for a place under the limit {name}"
+        case "unknown_task_type":
+            return f"No living worker knows the type {name}"
+        case _:
+            return f"Blocked by {reason or 'nothing that is known'}"
+
+
 class Moments:
     """Instants as seen from one moment, which is Redis' clock when the page was made."""
 

@@ -62,6 +62,12 @@ def _reprioritise(task_id: str, queue: str) -> str:
     return "reprioritise"
 
 
+def _requeue(task_id: str, queue: str) -> str:
+    keeps = request.form.get("anew") != "1"
+    web().app.store.control.requeue(task_id, queue=queue, keep_steps=keeps, **doer(reason()))
+    return "requeue"
+
+
 def _plain(verb: str, method: str) -> Act:
     def act(task_id: str, queue: str) -> str:
         does: Callable[..., Any] = getattr(web().app.store.control, method)
@@ -74,7 +80,7 @@ def _plain(verb: str, method: str) -> Act:
 VERBS: Mapping[str, Verb] = {
     "cancel": Verb(Role.OPERATOR, _cancel),
     "run-now": Verb(Role.OPERATOR, _plain("run-now", "run_now")),
-    "requeue": Verb(Role.OPERATOR, _plain("requeue", "requeue")),
+    "requeue": Verb(Role.OPERATOR, _requeue),
     "reprioritise": Verb(Role.OPERATOR, _reprioritise),
     "discard": Verb(Role.ADMIN, _plain("discard", "discard")),
 }
