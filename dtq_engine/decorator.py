@@ -57,6 +57,7 @@ class Register(Protocol):
     First come handlers whose first parameter might be taken for a context, then those with a context, then all others;
     of each, those whose result might be taken for an awaitable, then async ones. Of a handler that returns a type
     variable, arguments are not checked and the result is Any: there is nothing better that both checkers understand.
+    Nor does mypy check those of a handler with a context and `**kwargs`, in which it sees that context a second time.
     """
 
     @overload
@@ -85,6 +86,12 @@ class Register(Protocol):
     def __call__(
         self, fn: Callable[Concatenate[TaskContext, P], R], /
     ) -> Task[P, R, Concatenate[TaskContext, P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[TaskContext, ...], Awaitable[R]], /
+    ) -> Task[..., R, ..., Awaitable[R]]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[TaskContext, ...], R], /) -> Task[..., R, ..., R]: ...
     @overload
     def __call__(self, fn: _GivesAny[P, R], /) -> Task[P, R, P, R]: ...
     @overload

@@ -84,6 +84,42 @@ async def decorated_handlers(ctx: TaskContext) -> None:
     decorated_async_with_context.submit("1")  # type: ignore[arg-type]
 
 
+# A context and nothing else, or with names that are not known
+
+
+@app.task("context.alone")
+def context_alone(ctx: TaskContext) -> str:
+    return ctx.task_id
+
+
+@app.task("context.alone.async")
+async def context_alone_async(ctx: TaskContext) -> str:
+    return ctx.task_id
+
+
+@app.task("context.and.names")
+def context_and_names(ctx: TaskContext, **names: int) -> str:
+    return str(names)
+
+
+@app.task("context.and.names.async")
+async def context_and_names_async(ctx: TaskContext, number: int = 0, **names: int) -> str:
+    return str(names)
+
+
+async def handlers_with_little_but_a_context(ctx: TaskContext) -> None:
+    assert_type(context_alone.submit().result(), str)
+    assert_type(context_alone(ctx), str)
+    assert_type(context_alone_async.submit().result(), str)
+    assert_type(await context_alone_async(ctx), str)
+    assert_type(context_and_names.submit().result(), str)
+    assert_type(context_and_names.options(delay=1).submit(one=1).result(), str)
+    assert_type(context_and_names(ctx, one=1), str)
+    assert_type(context_and_names_async.submit(5, one=1).result(), str)
+    assert_type(await context_and_names_async(ctx, 5, one=1), str)
+    context_alone.submit(1)  # type: ignore[call-arg]
+
+
 # Async without `async def`
 
 
