@@ -136,7 +136,7 @@ class Dtq:
             name, queue=queue, priority=priority, max_attempts=max_attempts, timeout=timeout,
             retry_base_delay=retry_base_delay, retry_max_delay=retry_max_delay, retry_jitter=retry_jitter,
             expires_in=expires_in, keep_result=keep_result, restartable=restartable, redact=redact, same=deduplication,
-            limits=read_uses(name, limit, limit_key),
+            taker=self.task, limits=read_uses(name, limit, limit_key),
         )  # fmt: skip
         isolation = read_isolation(name, process=process, max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         make = partial(Handler, name, defaults=defaults, retry=retry, permanent=permanent, isolation=isolation)

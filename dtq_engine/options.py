@@ -1,6 +1,8 @@
 """What a task type decides for all its tasks, and what a call decides for one."""
 
+import difflib
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -122,10 +124,12 @@ def read_defaults(
     restartable: bool,
     redact: tuple[str, ...],
     same: DeduplicationOptions,
+    taker: Callable[..., object],
     limits: tuple[LimitUse, ...] = (),
 ) -> Defaults:
-    """The options of a task type as given. Raises InvalidHandler, which names the one that is wrong."""
+    """The options of a task type as given to `taker`. Raises InvalidHandler, which names the one that is wrong."""
     try:
+        check_names(same, taker)
         validate.check_type(type)
         return Defaults(
             queue=validate.check_queue(queue),
@@ -144,6 +148,16 @@ def read_defaults(
         )
     except InvalidTask as error:
         raise InvalidHandler(f"task {type!r} cannot be registered: {error}") from None
+
+
+def check_names(same: DeduplicationOptions, taker: Callable[..., object]) -> None:
+    """Raise InvalidTask for an option that `taker` does not have: Python lets any name pass beside a TypedDict's."""
+    known = DeduplicationOptions.__annotations__
+    for name in same.keys() - known.keys():
+        parameters = inspect.signature(taker).parameters.values()
+        options = [*(each.name for each in parameters if each.kind is each.KEYWORD_ONLY), *known]
+        near = difflib.get_close_matches(name, options, n=1)
+        raise InvalidTask(name, f"there is no option {name}; " + (f"did you mean {near[0]}?" if near else "remove it."))
 
 
 def rule_of(defaults: Defaults, options: Options) -> Rule | None:

@@ -1,6 +1,6 @@
 """What Redis answers when it refuses, in sentences that say what to do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dtq_engine.errors import RedisDamaged, RedisUnavailable
 
@@ -38,7 +38,7 @@ def damage_of(answer: bytes) -> str:
     return f"The key {found}: {MEND}" if " is a " in found else f"There is damage to {found}: {MEND}"
 
 
-def damaged(error: Exception, command: tuple[Word, ...], type_of: Callable[[str], str]) -> RedisDamaged:
+def damaged(error: Exception, command: Sequence[Word], type_of: Callable[[str], str]) -> RedisDamaged:
     """Which key holds something else than it must, and what; `type_of` asks Redis."""
     said = str(error)
     if said.startswith("DAMAGED"):

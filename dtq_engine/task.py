@@ -15,7 +15,7 @@ from dtq_engine.deduplication import DeduplicationOptions, check_key
 from dtq_engine.flow import After, Call, parents_of, runs_anyway
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import NewTask
-from dtq_engine.options import Duration, Options, read_options, rule_of, task_maker
+from dtq_engine.options import Duration, Options, check_names, read_options, rule_of, task_maker
 from dtq_engine.registry import Handler
 
 __all__ = ["Handle", "Submitter", "Task", "TaskContext"]
@@ -128,6 +128,7 @@ class Submitter(Generic[P, R_co]):
         The task waits until those in `after` have succeeded, and finds their results in `ctx.inputs`; if one fails for
         good it is cancelled, unless `on_parent_failure` is "run".
         """
+        check_names(deduplication, self.options)
         given = read_options(
             delay=delay, run_at=run_at, priority=priority, queue=queue, idempotency_key=idempotency_key,
             expires_in=expires_in, timeout=timeout, max_attempts=max_attempts, headers=headers, id=id,

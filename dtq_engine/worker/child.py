@@ -75,7 +75,12 @@ def main(end: int, leash: int, greeting: bytes) -> None:
         faulthandler.register(ASKED)
     logs.configure(welcome.settings, f"{welcome.label} pid {os.getpid()}".lstrip())
     volunteer()
-    Child(Wire(socket.socket(fileno=end), ToChild), welcome).run()
+    try:
+        Child(Wire(socket.socket(fileno=end), ToChild), welcome).run()
+    except OSError as error:
+        log.error("this process ends because it cannot speak to its worker any more (%s)", error)
+        # A thread of the handler would keep it alive, and one that reads keeps the closed socket open.
+        os._exit(1)
 
 
 def fasten(leash: int) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -219,3 +220,24 @@ def test_registering_and_choosing_options_read_no_settings(monkeypatch):
 def test_a_task_made_by_hand_is_a_value():
     task = NewTask(id="a", type="plain")
     assert replace(task, priority=9).priority == 9
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("dely", "did you mean delay?"), ("uniqe", "did you mean unique?"), ("colour", "remove it."), ("agter", "after?")],
+)
+def test_an_option_of_a_call_that_does_not_exist_is_named_with_the_nearest(option, hint):
+    wrong: dict[str, Any] = {option: 1}
+    with pytest.raises(InvalidTask, match=f"^there is no option {option}; .*{re.escape(hint)}$") as caught:
+        plain.options(**wrong)
+    assert caught.value.field == option
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("tiemout", "did you mean timeout?"), ("proces", "did you mean process?"), ("colour", "remove it.")],
+)
+def test_an_option_of_a_type_that_does_not_exist_is_named_with_the_nearest(option, hint):
+    wrong: dict[str, Any] = {option: 3}
+    with pytest.raises(InvalidHandler, match=f"^task 'x' cannot be registered: there is no option .*{re.escape(hint)}"):
+        app.task("x", **wrong)

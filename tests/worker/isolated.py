@@ -236,6 +236,9 @@ def rude_end(how: str) -> None:
     match how:
         case "closes all":
             os.closerange(3, 1024)
+        case "closes all and leaves a thread":
+            threading.Thread(target=time.sleep, args=(60,)).start()
+            os.closerange(3, 1024)
         case "exits with 0":
             os._exit(0)
         case "kills its group":

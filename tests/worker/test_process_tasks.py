@@ -682,6 +682,7 @@ def test_what_a_handler_does_to_its_process_costs_no_other_task(
     ("how", "kind", "said"),
     [
         ("closes all", "ProcessDied", "before the handler was done"),
+        ("closes all and leaves a thread", "ProcessDied", "before the handler was done"),
         ("exits with 0", "ProcessDied", "ended with exit code 0 before the handler was done"),
         ("kills its group", "ProcessDied", "was killed by SIGKILL before the handler was done"),
         ("stops", "TimedOut", "ran longer than its timeout of 2 s"),
