@@ -46,7 +46,7 @@ def test_a_queue_that_there_cannot_be_is_refused_by_verbs_on_tasks(store: Store,
 def test_a_queue_that_there_cannot_be_is_refused_by_verbs_on_queues(store: Store, queue: object) -> None:
     for verb in (store.control.pause, store.control.resume, store.control.purge):
         with pytest.raises(InvalidTask, match="queue cannot be") as refused:
-            verb(queue)  # type: ignore[arg-type, operator]
+            verb(queue)  # type: ignore[arg-type]
         str(refused.value).encode()
 
 
@@ -54,7 +54,7 @@ def test_a_queue_that_there_cannot_be_is_refused_by_verbs_on_queues(store: Store
 def test_an_id_that_there_cannot_be_is_refused(store: Store, task_id: object) -> None:
     for verb in (store.control.cancel, store.control.requeue, store.control.discard, store.control.run_now):
         with pytest.raises(InvalidTask, match=r"^id "):
-            verb(task_id)  # type: ignore[arg-type, operator]
+            verb(task_id)  # type: ignore[arg-type]
 
 
 def test_who_is_at_the_keyboard_is_told_safely(dtq, hand, store, monkeypatch) -> None:

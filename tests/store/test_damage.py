@@ -21,6 +21,7 @@ from dtq_engine.model import (
     Reschedule,
     Succeed,
     TaskStatus,
+    Transition,
 )
 from dtq_engine.store import Store
 from tests.store.hand import QUEUE, Hand, error, ids
@@ -300,7 +301,7 @@ def test_an_outcome_needs_only_the_keys_that_it_writes(world, client):
     assert world.store.leases.finalize(ends) == ["OK", "DUP"]
 
 
-ENDS = {
+ENDS: dict[str, tuple[Transition, set[str]]] = {
     "succeed": (Succeed(None), {"succeeded"}),
     "retry": (Reschedule(error(), 1000), {"retry"}),
     "retry at once": (Reschedule(error(), 0), set[str]()),
