@@ -1,31 +1,22 @@
 """Unique tasks, throttling and debouncing, as task types and calls ask for them.
 
-A key says which tasks are alike. It is made from the payload alone, so that a process that does not have the handler
-makes the same one from what workers publish.
+A key says which tasks are alike; `unique_keys` makes it.
 """
 
 import difflib
 import functools
-import inspect
-import math
-import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
 from dtq_engine import codec, validate
-from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.errors import InvalidTask
 from dtq_engine.model import Deduplication, NewTask, Unique
 from dtq_engine.signature import Signature
-
-UniqueKey = tuple[str, ...] | str | Callable[..., object]
-"""Names of parameters, a template such as `"report-{account}"`, or a function of parameters by name."""
-
-Bind = Callable[[bytes], Mapping[str, Any]]
-"""From a payload to the arguments that a handler gets."""
+from dtq_engine.unique_keys import Bind, UniqueKey, key_of, names_in, read_key
 
 
 class DeduplicationOptions(TypedDict, total=False):
@@ -115,7 +106,7 @@ def read_rule(
         raise InvalidTask("unique", f"unique cannot be {unique!r}: use 'waiting', 'until_done' or 'no'.")
     return Rule(
         unique=None if unique is None or unique == "no" else Unique(cast(str, unique)),
-        key=None if unique_key is None else _read_key(unique_key),
+        key=None if unique_key is None else read_key(unique_key),
         at_most=None if at_most is None else validate.at_most(at_most),
         per_ms=_milliseconds("per", per),
         debounce_ms=_milliseconds("debounce", debounce),
@@ -124,38 +115,15 @@ def read_rule(
     )
 
 
-def literal(key: str | None) -> str | None:
-    """A key as it is, as the template that gives it."""
-    return None if key is None else key.replace("{", "{{").replace("}", "}}")
-
-
 def check_key(rule: Rule | None, signature: Signature) -> None:
     """Raise InvalidTask, which names `unique_key`, unless the key can be made of a handler's parameters."""
     if rule is None or rule.key is None:
         return
-    for name in _names_in(rule.key):
+    for name in names_in(rule.key):
         if name not in signature.types and not signature.takes_others:
             near = difflib.get_close_matches(name, signature.types, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(signature.types) or 'none'}."
             raise InvalidTask("unique_key", f"unique_key names {name}, which is no parameter of the handler; {hint}")
-
-
-def key_of(key: UniqueKey, task: NewTask, bind: Bind) -> str:
-    """The key of a task, as text. An argument that was not passed counts as null. Raises InvalidTask."""
-    try:
-        if callable(key):
-            made = _call(key, bind(task.payload))
-        else:
-            arguments = codec.decode_object(task.payload)
-            made = _fill(key, arguments) if isinstance(key, str) else {name: arguments.get(name) for name in key}
-        text = made if isinstance(made, str) else codec.canonical(codec.write(made, "unique_key")).decode()
-    except NotJson as error:
-        raise InvalidTask("unique_key", f"{task.type}: no unique key can be made: {error}") from None
-    if not text:
-        raise InvalidTask(
-            "unique_key", f"{task.type}: the unique key of these arguments is empty text: make it differ."
-        )
-    return text
 
 
 def encode_function(value: object) -> object:
@@ -210,88 +178,3 @@ class _Elsewhere:
 
 def _milliseconds(field: str, value: object) -> int | None:
     return None if value is None else validate.duration_ms(field, value, low_ms=1)
-
-
-def _read_key(value: object) -> UniqueKey:
-    if isinstance(value, str):
-        _fields_of(value)
-        return value
-    names: tuple[object, ...] = cast("Any", value) if isinstance(value, tuple) else ()
-    if not isinstance(value, tuple) and callable(value):
-        _parameters_of(value)
-        return value
-    if not names or not all(isinstance(each, str) and each for each in names):
-        _refuse(f"unique_key cannot be {value!r}: use a tuple of parameter names, a template or a function of them.")
-    return cast("tuple[str, ...]", names)
-
-
-def _names_in(key: UniqueKey) -> tuple[str, ...]:
-    """The names of the parameters that a key cannot do without."""
-    if isinstance(key, str):
-        return tuple(name for _, name in _fields_of(key) if name is not None)
-    if not callable(key):
-        return key
-    named = [each for each in _parameters_of(key) if each.kind is not each.VAR_KEYWORD]
-    return tuple(each.name for each in named if each.default is each.empty)
-
-
-def _fields_of(template: str) -> list[tuple[str, str | None]]:
-    """A template as pairs of text and the name that follows it, None at the end."""
-    try:
-        parsed = list(string.Formatter().parse(template))
-    except ValueError as error:
-        _refuse(f"unique_key cannot be {template!r}, as no template reads so ({error}): write a brace as {{{{ or }}}}.")
-    if not template:
-        _refuse("unique_key cannot be empty text: name the parameters that make tasks alike.")
-    for _, name, form, conversion in parsed:
-        if name is not None and (not name.isidentifier() or form or conversion):
-            _refuse(f"unique_key cannot be {template!r}: between its braces only names of parameters may stand.")
-    return [(text, name) for text, name, _, _ in parsed]
-
-
-def _parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """What a function is called with; it must be callable by name, and answer at once."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        _refuse(f"unique_key cannot be {function!r}, which has no signature to read: wrap it in a function.")
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    if inspect.iscoroutinefunction(function) or not all(each.kind in by_name for each in parameters):
-        _refuse(
-            f"unique_key cannot be {function!r}: use a plain function that takes parameters of the handler by name."
-        )
-    return parameters
-
-
-def _fill(template: str, arguments: Mapping[str, Any]) -> str:
-    """A template with the arguments in it: text as it is, other values as JSON."""
-    parts: list[str] = []
-    for text, name in _fields_of(template):
-        parts.append(text)
-        if name is not None:
-            value = arguments.get(name)
-            parts.append(value if isinstance(value, str) else codec.canonical(codec.write(value)).decode())
-    return "".join(parts)
-
-
-def _call(function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
-    """What a key's function makes of the arguments that it takes: text, or a number or tuple, to be written as JSON."""
-    parameters = _parameters_of(function)
-    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
-        taken = {each.name for each in parameters}
-        absent = {each.name: None for each in parameters if each.default is each.empty}
-        arguments = absent | {name: value for name, value in arguments.items() if name in taken}
-    try:
-        made = function(**arguments)
-        hash(made)
-    except InvalidTask:
-        raise
-    except Exception as error:
-        _refuse(f"the function that makes the unique key raised {type(error).__name__}: {error}.", error)
-    if made is None or (isinstance(made, float) and math.isnan(made)):
-        _refuse(f"the function that makes the unique key returned {made}: return text, a number or a tuple of them.")
-    return made
-
-
-def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
-    raise InvalidTask("unique_key", problem) from cause

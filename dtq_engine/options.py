@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from dtq_engine import codec, validate
 from dtq_engine.config import Settings
-from dtq_engine.deduplication import Bind, DeduplicationOptions, Rule, read_rule
+from dtq_engine.deduplication import DeduplicationOptions, Rule, read_rule
 from dtq_engine.errors import InvalidHandler, InvalidTask
 from dtq_engine.limits import LimitUse
 from dtq_engine.model import NewTask, Parent, RetryPolicy
+from dtq_engine.unique_keys import Bind
 
 Duration = float | timedelta
 """Seconds, or a timedelta."""

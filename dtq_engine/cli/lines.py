@@ -11,12 +11,12 @@ import msgspec
 
 from dtq_engine import codec, ids, losses
 from dtq_engine.cli.values import duration_s, instant
-from dtq_engine.deduplication import literal
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError, InvalidTask, NotJson
 from dtq_engine.model import NewTask
 from dtq_engine.options import Defaults, Options, read_options, task_maker
 from dtq_engine.strict import refuse_repeated_names
+from dtq_engine.unique_keys import literal
 
 
 class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

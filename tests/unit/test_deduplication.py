@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from dtq_engine import Deduplication, Dtq, InvalidHandler, InvalidTask, NewTask, Settings, Unique
-from dtq_engine.deduplication import Rule, literal, read_published, read_rule
+from dtq_engine.deduplication import Rule, read_published, read_rule
 from dtq_engine.registry import Handler
+from dtq_engine.unique_keys import literal
 from dtq_engine.validate import check
 
 SETTINGS = Settings(redis_url="redis://nowhere")
@@ -51,7 +52,9 @@ def test_the_options_of_a_type_are_those_of_its_tasks():
         (("account", "tags"), '{"account":7,"tags":null}'),
         ("report-{account}-{month}", "report-7-05"),
         ("{account}{tags}", "7null"),
-        ("{{all}}", "{all}"),
+        ("account", '{"account":7}'),
+        ("{{{account}}}", "{7}"),
+        (lambda: "all", "all"),
         (lambda account: account, "7"),
         (lambda month, account: f"{month}/{account}", "05/7"),
         (lambda **arguments: "+".join(sorted(arguments)), "account+month"),
@@ -90,8 +93,12 @@ def test_a_function_gets_what_the_handler_would_get():
         ({"unique": "waiting", "unique_key": lambda acount: acount}, "did you mean account"),
         ({"unique": "waiting", "unique_key": ()}, "unique_key cannot be"),
         ({"unique": "waiting", "unique_key": ("",)}, "unique_key cannot be"),
-        ({"unique": "waiting", "unique_key": ["account"]}, "use a tuple"),
-        ({"unique": "waiting", "unique_key": 7}, "use a tuple"),
+        ({"unique": "waiting", "unique_key": ["account"]}, "use names of parameters"),
+        ({"unique": "waiting", "unique_key": 7}, "use names of parameters"),
+        ({"unique": "waiting", "unique_key": "zz"}, "unique_key names zz, which is no parameter"),
+        ({"unique": "waiting", "unique_key": "acount"}, "did you mean account"),
+        ({"unique": "waiting", "unique_key": "report-7"}, "name a parameter, or put one in braces"),
+        ({"unique": "waiting", "unique_key": "{{account}}"}, "name a parameter, or put one in braces"),
         ({"unique": "waiting", "unique_key": ""}, "cannot be empty text"),
         ({"unique": "waiting", "unique_key": "{account"}, "no template"),
         ({"unique": "waiting", "unique_key": "{account.id}"}, "only names of parameters"),
@@ -180,7 +187,8 @@ def test_a_call_goes_over_its_type():
     assert task.options(unique="waiting").prepare(7).deduplication == Deduplication(
         unique=Unique.WAITING, key='{"account":7}'
     )
-    assert task.options(unique_key="all").prepare(7).deduplication == Deduplication(unique=Unique.UNTIL_DONE, key="all")
+    whole = task.options(unique_key=lambda: "all")
+    assert whole.prepare(7).deduplication == Deduplication(unique=Unique.UNTIL_DONE, key="all")
     assert task.options(unique="no").prepare(7).deduplication is None
     debounced = task.options(unique="no", debounce=5)
     assert debounced.prepare(7).deduplication == Deduplication(debounce_ms=5_000, key='{"account":7}')
@@ -223,7 +231,7 @@ def test_a_task_made_by_hand_is_checked_before_it_is_sent(wanted, more, field):
     assert raised.value.field == field
 
 
-@pytest.mark.parametrize("key", [None, ("account",), "report-{account}"])
+@pytest.mark.parametrize("key", [None, ("account",), "account", "report-{account}"])
 def test_who_has_not_the_handler_makes_the_same_key_from_what_is_published(key):
     options = {"unique": "until_done", "unique_key": key, "at_most": 1, "per": 5}
     handler = Dtq(SETTINGS).task("reports.build", **options)(build).handler
@@ -239,10 +247,11 @@ def test_a_key_that_a_function_makes_is_asked_for_elsewhere():
     assert rule is not None
     with pytest.raises(InvalidTask, match="give a unique_key"):
         rule.maker(functools.partial(NewTask, type="t"))(id="a", payload=b'{"account":7}')
-    given = read_rule(unique_key=literal("{mine}"))
-    assert given is not None
-    wanted = given.over(rule).maker(functools.partial(NewTask, type="t"))(id="a", payload=b"{}").deduplication
-    assert wanted == Deduplication(unique=Unique.WAITING, key="{mine}")
+    for key in ("{mine}", "account"):
+        given = read_rule(unique_key=literal(key))
+        assert given is not None
+        wanted = given.over(rule).maker(functools.partial(NewTask, type="t"))(id="a", payload=b"{}").deduplication
+        assert wanted == Deduplication(unique=Unique.WAITING, key=key)
 
 
 @pytest.mark.parametrize("found", [None, 7, "x", {"unique": "later"}, {"key": 7}, []])

@@ -19,7 +19,7 @@ LAYERS = (
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
     | {"around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes"}
-    | {"operator_shapes", "report", "results", "steps", "timetable"},
+    | {"operator_shapes", "report", "results", "steps", "timetable", "unique_keys"},
     {"cli", "embedded", "findings", "metrics", "otel", "testing", "worker"},
 )
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UnsetType
 
 from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
-from dtq_engine.deduplication import Rule, literal, read_published, read_rule
+from dtq_engine.deduplication import Rule, read_published, read_rule
+from dtq_engine.unique_keys import literal
 from webapp.api.requests import TEN_YEARS_S, NewTaskBody
 from webapp.state import Web
 
