@@ -31,6 +31,8 @@ from dtq_engine.task import Submitter
 from dtq_engine.timetable import Timetable
 from dtq_engine.waiters import Waiters
 
+_NOT_THEIRS = tuple(f"{Path(each).parent}{os.sep}" for each in (__file__, importlib.__file__))
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -286,10 +288,10 @@ def load_app(path: str) -> Dtq:
 
 
 def _brief(error: BaseException) -> str:
-    # A syntax error names its place itself, and was raised by the import system.
-    last = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1:]
-    own = [frame for frame in last if not frame.filename.startswith("<frozen")]
-    place = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in own)
+    # A syntax error names its place itself. What we and the import system raise is about the line that called us.
+    frames = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(("<frozen", *_NOT_THEIRS))]
+    place = "".join(f" ({Path(each.filename).name}, line {each.lineno})" for each in own[-1:])
     return f"{type(error).__name__}: {error}{place}"
 
 

@@ -15,7 +15,8 @@ class ConfigurationError(DtqError):
     """Raised when settings are wrong; carries all the problems found, not only the first."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+        # A sentence each, on a line of its own, whatever the error that it tells of holds.
+        self.problems = tuple(" ".join(each.splitlines()) for each in problems)
         super().__init__("; ".join(self.problems))
 
 

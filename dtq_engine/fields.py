@@ -10,6 +10,7 @@ from dtq_engine.errors import NotJson
 from dtq_engine.losses import named
 
 Object = types.StructType | types.DataclassType | types.TypedDictType
+Keyless = Object | types.BoolType | types.NoneType | types.CollectionType | types.TupleType | types.NamedTupleType
 Place = tuple[types.Type, object, str]
 
 
@@ -29,6 +30,31 @@ class Fields:
             if isinstance(kind, Object):
                 _check(kind, part, where)
             waiting.extend(_within(kind, part, where))
+
+
+def has_impossible_keys(kind: Any) -> bool:
+    """Whether a type, however deep, has a dict with keys that no text in JSON could be read as."""
+    seen: set[int] = set()
+    waiting = [types.type_info(kind)]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, types.DictType) and _is_no_key(each.key_type):
+            return True
+        waiting.extend([field.type for field in each.fields] if isinstance(each, Object) else _made_of(each))
+    return False
+
+
+def _is_no_key(kind: types.Type) -> bool:
+    match kind:
+        case types.Metadata(type=inner):
+            return _is_no_key(inner)
+        case types.UnionType(types=members):
+            return all(map(_is_no_key, members))
+        case _:
+            return isinstance(kind, Keyless | types.DictType)
 
 
 def _has_objects(kind: types.Type) -> bool:

@@ -130,6 +130,11 @@ class Handler:
         )
 
 
+def _place(handler: Handler) -> str:
+    function = underlying(handler.fn)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def _check_key(name: str, defaults: Defaults, signature: Signature) -> None:
     try:
         check_key(defaults.deduplication, signature)
@@ -166,7 +171,7 @@ class Registry:
         known = self._handlers.setdefault(handler.name, handler)
         if not known.is_same_as(handler):
             raise InvalidHandler(
-                f"the task name {handler.name!r} is taken by {known.fn!r}: give {handler.fn!r} another name."
+                f"the task name {handler.name!r} is taken by {_place(known)}: give {_place(handler)} another name."
             )
         self._homes.update((use.name, handler.defaults.queue) for use in handler.defaults.limits)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from dtq_engine.context import TaskContext
 from dtq_engine.errors import InvalidHandler, InvalidTask
+from dtq_engine.fields import has_impossible_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,7 @@ def _check(task: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
             f"its parameter {name} is annotated with {hint!r}, which cannot be read from JSON: "
             f"use a dataclass, a TypedDict or built-in types",
         )
+    _check_keys(task, f"its parameter {name}", hint)
 
 
 def _is_opaque(hint: Any) -> bool:
@@ -229,7 +231,17 @@ def _readable(task: str, returns: Any) -> Any:
             f"its result is annotated with {returns!r}, which cannot be read back from JSON: "
             f"return a dataclass, a TypedDict or built-in types, or annotate it with Any",
         )
+    _check_keys(task, "its result", returns)
     return returns
+
+
+def _check_keys(task: str, what: str, hint: Any) -> None:
+    if has_impossible_keys(hint):
+        _refuse(
+            task,
+            f"{what} is annotated with {hint!r}, and JSON has only text as keys: use str, or what is written as text, "
+            f"such as int, UUID, date or an Enum",
+        )
 
 
 def _refuse(task: str, problem: str) -> NoReturn:

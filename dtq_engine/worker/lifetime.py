@@ -38,9 +38,10 @@ class Lifetime:
                     return False
             except Exception as error:
                 name = f"on_worker_start {name_of(hook)}"
-                log.exception("the hook %s failed at the worker's start", name)
+                log.debug("the hook %s failed at the worker's start", name, exc_info=True)
                 raise HookFailed(
-                    f"The worker cannot start because its hook {name} raised {type(error).__name__}: {error}"
+                    f"The worker cannot start because its hook {name} raised {type(error).__name__}: {error}; give it "
+                    f"what it needs, or mend it (DTQ_LOG_LEVEL=DEBUG shows where it failed)."
                 ) from error
         self._begun = info
         return True

@@ -131,7 +131,7 @@ def test_what_cannot_be_is_named_at_registration(options, problem):
 
 
 def test_an_unknown_option_is_none():
-    with pytest.raises(TypeError, match="uniqe"):
+    with pytest.raises(InvalidHandler, match=r"no option uniqe; did you mean unique\?"):
         Dtq(SETTINGS).task("t", uniqe="waiting")  # type: ignore[call-arg]
 
 

@@ -49,6 +49,12 @@ def test_an_app_is_loaded_from_a_package(project):
         ("shop_broken:app", r"cannot be loaded: importing it raised ZeroDivisionError: .* \(shop_broken.py, line 2\)"),
         ("shop_syntax:app", "cannot be loaded: importing it raised SyntaxError"),
         ("shop_exit:app", "cannot be loaded: importing it raised SystemExit"),
+        (
+            "shop_typo:app",
+            r"raised InvalidHandler: .*there is no option tiemout.* \(shop_typo.py, line 3\)",
+        ),
+        ("shop_lines:app", r"importing it raised ValueError: two lines \(shop_lines.py, line 1\)\.$"),
+        ("shop_lost:app", r"No module named 'no_such_thing' \(shop_lost.py, line 2\)"),
         ("no_such_module:app", r"'no_such_module'; run this in its folder, or name another as module:attribute"),
         ("", "cannot be loaded"),
         (":::", "cannot be loaded: .*; run this in its folder, or name another as module:attribute"),
@@ -61,6 +67,9 @@ def test_a_wrong_address_is_a_configuration_error(project, path, sentence):
     project("shop_broken.py", "\n1 / 0\n")
     project("shop_syntax.py", "def\n")
     project("shop_exit.py", "raise SystemExit(0)\n")
+    project("shop_typo.py", f"{APP}app.task('x', tiemout=3)(print)\n".replace("\nclass box: inner = app", ""))
+    project("shop_lines.py", "raise ValueError('two\\nlines')\n")
+    project("shop_lost.py", "\nimport no_such_thing\n")
     with pytest.raises(ConfigurationError, match=sentence):
         load_app(path)
 

@@ -2,8 +2,9 @@
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -230,6 +231,30 @@ def test_a_result_that_could_never_be_read_back_is_refused(kind):
 
     handle.__annotations__ = {"return": kind}
     assert "which cannot be read back from JSON: return a dataclass" in refusal(handle)
+
+
+class Grid(TypedDict):
+    cells: list[dict[tuple[int, int], int]]
+    parent: "Grid | None"
+
+
+@pytest.mark.parametrize(
+    "kind", [dict[tuple[int, int], int], dict[bool, int], dict[str, dict[None, int]], dict[frozenset[int], int], Grid]
+)
+@pytest.mark.parametrize("name", ["value", "return"])
+def test_keys_that_could_never_be_sent_are_refused(name, kind):
+    def handle(value: Any) -> Any: ...
+
+    handle.__annotations__ |= {name: kind}
+    assert "and JSON has only text as keys: use str, or what is written as text" in refusal(handle)
+
+
+@pytest.mark.parametrize("key", [str, int, float, date, UUID, Any, int | None, tuple[int, int] | str, Literal[1, 2]])
+def test_keys_that_are_written_as_text_are_fine(key):
+    def handle(value: Any) -> None: ...
+
+    handle.__annotations__["value"] = dict[key, int]
+    assert Handler("demo", handle).signature.types == {"value": dict[key, int]}
 
 
 def test_a_function_that_promises_something_to_await_is_async():

@@ -513,6 +513,7 @@ def test_a_start_hook_that_raises_stops_the_worker_with_a_sentence(
     app.on_worker_start(connect if kind == "sync" else connect_async)
     app.task("job")(lambda: None)
     worker = Worker(app, quick)
+    log.set_level("DEBUG", "dtq.worker")
     with pytest.raises(HookFailed, match=r"cannot start because its hook .*connect.* no route to the database"):
         worker.run()
     assert worker.join(1) == 0
@@ -536,8 +537,9 @@ def job(): ...
     assert process.wait() == 1
     assert process.log.splitlines()[-1] == (
         "The worker cannot start because its hook on_worker_start jobs.connect raised ConnectionError: "
-        "no route to the database"
+        "no route to the database; give it what it needs, or mend it (DTQ_LOG_LEVEL=DEBUG shows where it failed)."
     )
+    assert "Traceback" not in process.log
 
 
 def test_an_async_start_hook_that_never_ends_is_cut_short_by_a_signal(spawn: Spawn, tmp_path: Any) -> None:
