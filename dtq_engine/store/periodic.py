@@ -39,28 +39,34 @@ class Periodic:
         places = [(queue, name) for queue, reply in zip(queues, replies, strict=True) for name in members(reply)]
         return sorted(self._read(places), key=lambda each: (each.name, each.removed_ms or 0, each.queue))
 
-    def get(self, name: str) -> PeriodicTask:
-        """One by its name, rather one that was not removed. Raises PeriodicNotFound."""
-        found = self._read([(queue, name) for queue in sorted(self._inspect.queues())])
+    def get(self, name: str, *, queue: str | None = None) -> PeriodicTask:
+        """One by its name, of all queues or of this one; rather one that was not removed. Raises PeriodicNotFound."""
+        found = self._read([(each, name) for each in ([queue] if queue else sorted(self._inspect.queues()))])
         if not found:
             raise PeriodicNotFound(f"There is no periodic task {name}: see which there are with `dtq periodic list`.")
         return min(found, key=lambda each: each.removed_ms or 0)
 
-    def pause(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
+    def pause(
+        self, name: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> None:
         """Let its ticks pass without a task. Raises PeriodicNotFound, InvalidTransition if it was removed."""
-        self._hold(self.get(name), True, *asked(request, actor, reason))
+        self._hold(self.get(name, queue=queue), True, *asked(request, actor, reason))
 
-    def resume(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> None:
+    def resume(
+        self, name: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> None:
         """Let it run again from its next tick on. Raises PeriodicNotFound, InvalidTransition if it was removed."""
-        self._hold(self.get(name), False, *asked(request, actor, reason))
+        self._hold(self.get(name, queue=queue), False, *asked(request, actor, reason))
 
-    def trigger(self, name: str, *, actor: str = "", reason: str = "", request: str | None = None) -> Receipt:
+    def trigger(
+        self, name: str, *, queue: str | None = None, actor: str = "", reason: str = "", request: str | None = None
+    ) -> Receipt:
         """Submit its task now, out of turn, even while it is paused; whatever the depth of its queue.
 
         The receipt says if another task stands for it, because its type is unique or throttled.
         Raises PeriodicNotFound, InvalidTransition if it was removed, and MemoryFull.
         """
-        found = self.get(name)
+        found = self.get(name, queue=queue)
         task = encode_new(found.definition.task(new_id()), None)
         args = (*asked(request, actor, reason), name, *task)
         answer, _, task_id = self._answer(found, self._base.run("trigger", found.queue, *args)).partition(":")

@@ -12,8 +12,8 @@ from webapp.api.endpoint import operation_of
 from webapp.api.spec import STATUS, codes_of, document
 from webapp.errors import CODES
 
-NOT_OF_THE_API = {"HOOK_FAILED", "PERIODIC_NOT_FOUND"}
-"""A fault of the app that the web process is part of, and what only the pages can do."""
+NOT_OF_THE_API = {"HOOK_FAILED"}
+"""A fault of the app that the web process is part of."""
 
 
 @pytest.fixture
@@ -37,6 +37,8 @@ def test_every_endpoint_is_described_with_its_errors(web, described):
     for path, method, operation in operations(described):
         assert operation["summary"], path
         assert operation["description"], path
+        named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert named == set(re.findall(r"{(\w+)}", path))
         assert {"401", "403", "503"} <= operation["responses"].keys(), (method, path)
 
 

@@ -2,9 +2,9 @@
 
 from flask import Blueprint
 
-from webapp.api import fleet, history, letters, limits, queues, spec, submit, tasks, trees
+from webapp.api import fleet, history, letters, limits, periodic, queues, spec, submit, tasks, trees
 
-PARTS = (submit, tasks, trees, queues, limits, letters, fleet, history, spec)
+PARTS = (submit, tasks, trees, queues, limits, periodic, letters, fleet, history, spec)
 
 
 def blueprint() -> Blueprint:

@@ -55,6 +55,7 @@ PROBLEM = "application/problem+json"
 PATH_PARAMETERS = {
     "task_id": ("A task's id.", "01K8ME0V9VJ3X0D1M2Q6ZB7C5F"),
     "queue": ("A queue's name.", "reports"),
+    "name": ("The name of a limit or of a periodic task, as they are listed.", "nightly"),
 }
 HEADERS = {"Idempotency-Key": "Sending it again gives the same task. Quoted or bare; it wins over the body's key."}
 
@@ -75,7 +76,7 @@ def document(root: str) -> Json:
     paths: dict[str, Json] = {}
     for rule, operation, text in found:
         methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
-        path = re.sub(r"<(\w+)>", r"{\1}", rule.rule).removeprefix("/api/v1")
+        path = re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule.rule).removeprefix("/api/v1")
         for method in methods:
             paths.setdefault(path, {})[method.lower()] = _described(rule, operation, text, schemas)
     return {
@@ -154,7 +155,7 @@ def _described(rule: Rule, operation: Operation, text: str, schemas: _Schemas) -
 
 def _path_parameters(rule: Rule) -> Iterator[Json]:
     for name, (description, example) in PATH_PARAMETERS.items():
-        if f"<{name}>" in rule.rule:
+        if name in rule.arguments:
             schema = {"type": "string", "description": description, "examples": [example]}
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
