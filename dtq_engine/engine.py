@@ -289,7 +289,7 @@ def load_app(path: str) -> Dtq:
 
 def _brief(error: BaseException) -> str:
     # A syntax error names its place itself. What we and the import system raise is about the line that called us.
-    frames = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(None if isinstance(error, SyntaxError) else error.__traceback__)
     own = [each for each in frames if not each.filename.startswith(("<frozen", *_NOT_THEIRS))]
     place = "".join(f" ({Path(each.filename).name}, line {each.lineno})" for each in own[-1:])
     return f"{type(error).__name__}: {error}{place}"
