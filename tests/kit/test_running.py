@@ -428,11 +428,15 @@ def test_ten_tasks_take_less_than_a_second(dtq, dtq_app):
     def quick() -> None:
         """Nothing to do."""
 
-    begun = time.monotonic()
-    for _ in range(10):
-        quick.submit()
-    assert len(dtq.run_all()) == 10
-    assert time.monotonic() - begun < 1
+    def takes_s() -> float:
+        begun = time.monotonic()
+        for _ in range(10):
+            quick.submit()
+        assert len(dtq.run_all()) == 10
+        return time.monotonic() - begun
+
+    # A busy machine slows down one round or another; a slow kit slows down all of them.
+    assert any(takes_s() < 1 for _ in range(10))
 
 
 def test_a_kit_that_is_not_entered_touches_no_redis(dtq_app):

@@ -41,7 +41,7 @@ def test_links_lead_somewhere(page):
 
 def test_all_commands_are_in_the_overview_and_none_that_does_not_exist():
     overview = README.partition("## Command line")[2].partition("\n## ")[0]
-    verbs = "list|requeue|discard|pause|resume|trigger"
+    verbs = "list|requeue|discard|pause|resume|trigger|set|clear"
     named = {tuple(words.split()) for words in re.findall(rf"`dtq ([a-z-]+(?: (?:{verbs}))?)", overview)}
     real: set[tuple[str, ...]] = set()
     for name, command in root.commands.items():
