@@ -33,6 +33,10 @@ CALLS = [
     ("GET", "/api/v1/queues/default/limits", {"viewer", "operator", "admin"}),
     ("POST", "/api/v1/queues/default/limits/l1/set", {"operator", "admin"}),
     ("POST", "/api/v1/queues/default/limits/l1/clear", {"operator", "admin"}),
+    ("GET", "/api/v1/periodic", {"viewer", "operator", "admin"}),
+    ("POST", "/api/v1/queues/default/periodic/l1/pause", {"operator", "admin"}),
+    ("POST", "/api/v1/queues/default/periodic/l1/resume", {"operator", "admin"}),
+    ("POST", "/api/v1/queues/default/periodic/l1/trigger", {"operator", "admin"}),
     ("GET", "/api/v1/workers", {"viewer", "operator", "admin"}),
     ("GET", "/api/v1/types", {"submit", "viewer", "operator", "admin"}),
     ("GET", "/api/v1/dlq", {"viewer", "operator", "admin"}),
@@ -58,7 +62,8 @@ def test_the_table_of_calls_is_complete(web):
     known = {(method, path) for method, path, _ in CALLS}
     for rule in web.url_map.iter_rules():
         if rule.rule.startswith("/api/"):
-            path = rule.rule.replace("<task_id>", "t1").replace("<queue>", "default").replace("<name>", "l1")
+            path = rule.rule.replace("<path:", "<")
+            path = path.replace("<task_id>", "t1").replace("<queue>", "default").replace("<name>", "l1")
             assert {(method, path) for method in rule.methods - {"HEAD", "OPTIONS"}} <= known
 
 

@@ -155,7 +155,7 @@ def _described(rule: Rule, operation: Operation, text: str, schemas: _Schemas) -
 
 def _path_parameters(rule: Rule) -> Iterator[Json]:
     for name, (description, example) in PATH_PARAMETERS.items():
-        if name in rule.arguments:
+        if f"<{name}>" in rule.rule.replace("<path:", "<"):
             schema = {"type": "string", "description": description, "examples": [example]}
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
