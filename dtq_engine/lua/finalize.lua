@@ -35,11 +35,17 @@ function needs.Y(delay) if delay > 0 then return KEY['retry:schedule'], 'zset' e
 function needs.B() return KEY.blocked, 'zset', grave() end
 needs.D, needs.Z = grave, needs.Y
 
+-- Most ends of a call are alike, so each kind is looked at once.
+local known = {}
 local function is_damaged(record, ending)
-  if damaged(STREAM .. (band(record) or 5), 'stream') then return true end
-  local verb = string.sub(ending, 1, 1)
+  local priority, verb = band(record) or 5, string.sub(ending, 1, 1)
   if record.x and verb ~= 'S' then verb = 'C' end
-  return needs[verb] and damaged(needs[verb](number(string.match(ending, '^%a(%d+)')))) ~= nil
+  local delay = verb == 'S' and 0 or number(string.match(ending, '^%a(%d+)'))
+  local kind = priority .. verb .. (delay > 0 and '+' or '')
+  if known[kind] == nil then
+    known[kind] = damaged(STREAM .. priority, 'stream') ~= nil or (needs[verb] and damaged(needs[verb](delay)) ~= nil)
+  end
+  return known[kind]
 end
 
 for at = 3, #ARGV, 3 do
