@@ -211,7 +211,7 @@ Snapshot = dict[bytes, tuple[bytes, int]]
 
 
 def snapshot(client: redis.Redis, prefix: str) -> Snapshot:
-    """All keys: what they hold, and for how long. But for the count of a queue, which goes by itself within a second."""
+    """All keys: what they hold, and for how long; but not a queue's count, which goes by itself within a second."""
     keys = [key for key in client.scan_iter(match=f"{prefix}:*", count=1000) if b":depth:" not in key]
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
