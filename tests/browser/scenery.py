@@ -5,9 +5,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dtq_engine.model import AttemptError, Block, Cancel, Claim, DeadLetter, Reschedule, Succeed, WorkerInfo
+from dtq_engine import workflow
+from dtq_engine.limits import Declared, Limit, Numbers
+from dtq_engine.model import (
+    AttemptError,
+    Block,
+    Cancel,
+    Claim,
+    DeadLetter,
+    NewTask,
+    Parent,
+    Reschedule,
+    Said,
+    Succeed,
+    WorkerInfo,
+)
 from dtq_engine.periodic import CatchUp, Definition
 from dtq_engine.store import Store
+from dtq_engine.store.progress import pack_line
 from dtq_engine.worker.ticker import Ticker
 from tests.store.hand import Hand
 from tests.support.clock import Clock
@@ -21,6 +36,15 @@ TRACEBACK = """Traceback (most recent call last):
     raise TimeoutError(f"smtp.example.org: timed out after {timeout} s")
 TimeoutError: smtp.example.org: timed out after 10 s
 """
+
+LOG = (
+    ("INFO", "account 4711: 3,000 orders in October"),
+    ("INFO", "fetched 1,000 orders in 2.1 s"),
+    ("WARNING", "the exchange rate of 31 October is missing: the one of the day before is taken"),
+    ("INFO", "page 41 written"),
+    ("ERROR", "order 88213 has no customer: left out"),
+    ("INFO", "page 42 written"),
+)
 
 TYPES = {
     "mail": ("email.receipt", "email.newsletter", "email.reset"),
@@ -135,10 +159,10 @@ class Scenery:
         mail = self._hands["mail"]
         for claim in mail.claim(3)[:2]:
             mail.end(claim, Reschedule(self._fail(claim, "421 too many connections", "SMTPError"), 900_000))
-        self._submit("images", "images.resize")
-        self._hands["images"].claim(1)
+        self._limited()
         self._submit("reports", "reports.monthly", payload=_REPORT)
-        self._hands["reports"].claim(1)
+        self._talk(self._hands["reports"].claim_one())
+        self._workflow()
         for hours in (1, 5, 20):
             self._submit("reports", "reports.monthly", delay_ms=hours * 3_600_000 + 400_000)
         self._submit("default", "search.index")
@@ -146,6 +170,32 @@ class Scenery:
         default.end(default.claim_one(), Block("unknown_task_type:search.index"))
         for _ in range(6):
             self._submit("images", "images.strip")
+
+    def _limited(self) -> None:
+        limits = (Limit("bucket", Numbers(1)), Limit("resizer", Numbers(None, 600, 60_000)))
+        self.store.limits.declare("images", Declared(limits, dict.fromkeys(("bucket", "resizer"), "images")))
+        for _ in range(3):
+            self._submit("images", "images.resize", limits=("bucket",))
+        self._hands["images"].claim(3)
+        self.store.limits.set("images", "resizer", rate=(60, 60), actor="grace", reason="their new quota")
+
+    def _talk(self, claim: Claim) -> None:
+        """What an execution says and saves half way through."""
+        at_ms = self.store.now_ms()
+        told = [pack_line(at_ms + at * 1700, level, "shop.reports", text, 4096) for at, (level, text) in enumerate(LOG)]
+        progress = (1260.0, 3000.0, "orders of October, page 42", at_ms + 9000)
+        self.store.reports.report(claim.queue, [(claim, Said(progress, tuple(enumerate(told, 1))))])
+        for step in ("fetch the accounts", "convert the currencies"):
+            self.store.steps.save(claim, f"s{step}", b"1")
+
+    def _workflow(self) -> None:
+        """Parts, what gathers them, and what comes after that."""
+        parts = [NewTask(self._id("part"), "reports.build", queue="reports", delay_ms=4_000_000) for _ in range(3)]
+        links = tuple(Parent(part.id, part.queue) for part in parts)
+        gather = NewTask(self._id("gather"), "reports.monthly", queue="reports", after=links)
+        send = NewTask(self._id("send"), "email.newsletter", queue="mail", after=(Parent(gather.id, "reports"),))
+        for batch in workflow.batches([*parts, gather, send]):
+            self.store.intake.submit(batch)
 
     def _people(self) -> None:
         letters = self.store.inspect.dead_letters(queue="mail", limit=2).items

@@ -2,6 +2,8 @@
 
 from playwright.sync_api import expect
 
+from dtq_engine.model import Said
+from dtq_engine.store.progress import pack_line
 from tests.browser.test_tasks import live
 from tests.web.web_process import WebProcess
 
@@ -26,6 +28,22 @@ def test_focus_selection_open_details_and_typed_text_survive_500_events(page, ha
     expect(reason).to_be_focused()
     assert reason.evaluate("each => [each.selectionStart, each.selectionEnd]") == [3, 7]
     expect(folded).not_to_have_attribute("open", "")
+
+
+def test_progress_and_log_lines_come_while_one_looks_on(page, hand, store):
+    claim = hand.start("a")
+    page.set_viewport_size({"width": 1280, "height": 1200})
+    page.goto("/tasks/a")
+    live(page)
+    for at in range(1, 61):
+        line = (at, pack_line(1000, "INFO", "shop", f"line {at} <img src=x onerror=alert(1)>", 4096))
+        store.reports.report("default", [(claim, Said((at, 60, "\u202e<b>note", 1000), (line,)))])
+    bar = page.get_by_role("progressbar", name="Progress")
+    expect(bar).to_have_attribute("value", "100.0")
+    expect(page.locator(".title .progress")).to_contain_text("60 of 60 (100 %) \\u202e<b>note")
+    expect(page.locator(".log li").last).to_be_in_viewport()
+    expect(page.locator(".log li").last).to_contain_text("line 60 <img src=x onerror=alert(1)>")
+    assert page.locator("main img").count() == 0
 
 
 def test_a_list_keeps_ticks_open_menus_and_typed_text(page, hand):
