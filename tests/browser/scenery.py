@@ -190,10 +190,14 @@ class Scenery:
 
     def _workflow(self) -> None:
         """Parts, what gathers them, and what comes after that."""
-        parts = [NewTask(self._id("part"), "reports.build", queue="reports", delay_ms=4_000_000) for _ in range(3)]
+        parts = [
+            NewTask(id=self._id("part"), type="reports.build", queue="reports", delay_ms=4_000_000) for _ in range(3)
+        ]
         links = tuple(Parent(part.id, part.queue) for part in parts)
-        gather = NewTask(self._id("gather"), "reports.monthly", queue="reports", after=links)
-        send = NewTask(self._id("send"), "email.newsletter", queue="mail", after=(Parent(gather.id, "reports"),))
+        gather = NewTask(id=self._id("gather"), type="reports.monthly", queue="reports", after=links)
+        send = NewTask(
+            id=self._id("send"), type="email.newsletter", queue="mail", after=(Parent(gather.id, "reports"),)
+        )
         for batch in workflow.batches([*parts, gather, send]):
             self.store.intake.submit(batch)
 
