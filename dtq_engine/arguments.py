@@ -153,7 +153,9 @@ class Arguments:
         takes = len(self._signature.positions)
         most = f"at most {takes} positional argument{'' if takes == 1 else 's'}" if takes else "no positional arguments"
         verb = "was" if given == 1 else "were"
-        return InvalidTask("payload", f"{self._signature.task} takes {most}, and {given} {verb} given.")
+        behind = " behind the result of what comes before it" if self._signature.is_fed else ""
+        hint = ": leave out the first one, or use si(), which takes no result" if self._signature.is_fed else ""
+        return InvalidTask("payload", f"{self._signature.task} takes {most}{behind}, and {given} {verb} given{hint}.")
 
     def _missing(self, name: str) -> InvalidTask:
         return InvalidTask(name, f"{self._signature.task} needs the argument {name}: pass it.")

@@ -212,7 +212,7 @@ class Dtq:
 
     def submit_flow(self, tasks: Iterable[NewTask], /) -> list[Handle[Any]]:
         """Submit tasks that wait for each other (`options(after=…)`), all or none; raises what `Flow.submit` does."""
-        receipts = submission.submit_flow(self, list(tasks))
+        receipts = submission.submit_flow(self, tasks)
         self._session.submitted()
         return [self._handle_of(receipt) for receipt in receipts]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dtq_engine import validate
-from dtq_engine.errors import InvalidTask
+from dtq_engine.errors import InvalidTask, TaskNotFound
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import CancelOutcome, NewTask, Parent, Takes, Tree
 
@@ -228,12 +228,20 @@ def runs_anyway(policy: object) -> bool:
     return policy == "run"
 
 
-def parents_of(app: App, after: After | Iterable[After], *, run_anyway: bool) -> tuple[Parent, ...]:
-    """The links to the tasks that are to be waited for. Raises InvalidTask, and TaskNotFound for an unknown id."""
+def parents_of(
+    app: App, after: After | Iterable[After], *, run_anyway: bool, child: str | None = None
+) -> tuple[Parent, ...]:
+    """The links to the tasks that are to be waited for, by the one of the id `child` if that is known already.
+
+    Raises InvalidTask, also for a task that waits for itself, and TaskNotFound for an unknown id.
+    """
     each: Iterable[After] = [after] if isinstance(after, Handle | FlowHandle | NewTask | str) else after
     if not isinstance(each, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidTask("after", "after names the tasks to wait for: use handles, prepared tasks or ids.")
-    places = [place for item in each for place in _places(app, item)]
+    items = list(each)
+    if child is not None and child in (item for item in items if isinstance(item, str)):
+        raise InvalidTask("after", f"task {child} cannot wait for itself: name another task.")
+    places = [place for item in items for place in _places(app, item)]
     return tuple(Parent(task_id, queue, run_anyway) for queue, task_id in dict.fromkeys(places))
 
 
@@ -246,9 +254,19 @@ def _places(app: App, item: object) -> list[tuple[str, str]]:
         case FlowHandle():
             return [(end.queue, end.id) for end in item.ends]
         case str():
-            return [(app.store.inspect.queue_of(validate.check_id(item)), item)]
+            return [(_queue_of(app, validate.check_id(item)), item)]
         case _:
             raise InvalidTask("after", f"after cannot be {item!r}: use handles, prepared tasks or ids.")
+
+
+def _queue_of(app: App, task_id: str) -> str:
+    try:
+        return app.store.inspect.queue_of(task_id)
+    except TaskNotFound:
+        raise TaskNotFound(
+            f"There is no task {task_id} to wait for: an id names one that was submitted; of those that are yet to be, "
+            f"make the parents first and pass what prepare() made of them."
+        ) from None
 
 
 def _add(task: NewTask, before: Before, tasks: list[NewTask], *, run_anyway: bool) -> Before:

@@ -19,7 +19,8 @@ from dtq_engine.fields import has_impossible_keys
 class Signature:
     """The parameters of the handler of one task type. `types` has them all but the context and `**kwargs`.
 
-    `is_async` says that calling it gives something to await, and `returns` is what comes of that.
+    `is_async` says that calling it gives something to await, and `returns` is what comes of that. `is_fed` says that
+    its first parameter is left out, into which the result of another task goes.
     """
 
     task: str
@@ -33,6 +34,7 @@ class Signature:
     is_async: bool
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     """The defaults of the parameters in `types`, `...` where there is none."""
+    is_fed: bool = False
 
     def fed(self) -> "Signature":
         """The parameters without the first one, into which a parent's result goes. Raises InvalidTask without any."""
@@ -47,7 +49,7 @@ class Signature:
             {name: value for name, value in each.items() if name != first} for each in (self.types, self.defaults)
         )
         required = self.required - {first}
-        return replace(self, types=types, defaults=defaults, positions=tuple(others), required=required)
+        return replace(self, types=types, defaults=defaults, positions=tuple(others), required=required, is_fed=True)
 
     def fill(self, payload: bytes, first: bytes) -> bytes:
         """A payload with the first argument put in. Raises InvalidTask where there is none."""

@@ -45,12 +45,15 @@ def submit_each(app: App, tasks: Sequence[NewTask]) -> list[Answer]:
     return app.registry.hooks.send(list(tasks), partial(_send_each, app.store, app.settings)) if tasks else []
 
 
-def submit_flow(app: App, tasks: Sequence[NewTask]) -> list[Receipt]:
+def submit_flow(app: App, tasks: Iterable[NewTask]) -> list[Receipt]:
     """Send the tasks of a workflow, inside the app's hooks; their receipts, in order.
 
     Raises what keeps one of them out; then none of them runs, and those that were accepted before are cancelled.
     """
-    return app.registry.hooks.send(list(tasks), partial(_send_flow, app.store, app.settings)) if tasks else []
+    if not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidTask("task", f"submit_flow cannot take {type(tasks).__name__}: pass a list of prepared tasks.")
+    all_of_it = list(tasks)
+    return app.registry.hooks.send(all_of_it, partial(_send_flow, app.store, app.settings)) if all_of_it else []
 
 
 def _send_flow(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[Receipt]:

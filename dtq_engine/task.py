@@ -85,7 +85,7 @@ class Submitter(Generic[P, R_co]):
             given = replace(given, run_anyway=runs_anyway(policy))
         run_anyway = given.run_anyway if given.run_anyway is not None else self._options.run_anyway or False
         if after is not None:
-            return replace(given, after=parents_of(self._app, after, run_anyway=run_anyway))
+            return replace(given, after=parents_of(self._app, after, run_anyway=run_anyway, child=given.id))
         earlier = self._options.after or ()
         return replace(given, after=tuple(replace(each, run_anyway=run_anyway) for each in earlier) or None)
 

@@ -275,6 +275,8 @@ def _check_times(task: NewTask) -> None:
         whole("run_at_ms", task.run_at_ms, 0, _latest_ms())
     if task.expires_in_ms is not None:
         whole("expires_in_ms", task.expires_in_ms, 1, TEN_YEARS_MS)
+        if task.run_at_ms is None and task.expires_in_ms <= task.delay_ms:
+            raise InvalidTask("expires_in", "the task could never start: expires_in must be more than its delay.")
 
 
 def _latest_ms() -> int:

@@ -1,8 +1,11 @@
 """Workflows: written as chains, groups and links of one's own, run by the kit as workers would run them."""
 
+from dataclasses import replace
+
 import pytest
 
 from dtq_engine import CancelOutcome, InvalidTask, TaskContext, TaskFailed, TaskNotFound, TaskStatus, chain, group
+from dtq_engine.model import NewTask, Parent
 
 
 @pytest.fixture
@@ -159,6 +162,15 @@ def test_what_cannot_be_a_workflow_is_refused_before_anything_is_sent(dtq, dtq_a
     @dtq_app.task("nothing")
     def nothing() -> None: ...
 
+    @dtq_app.task("one")
+    def one(value: int) -> int:
+        return value
+
+    def ring(*ids: str) -> list[NewTask]:
+        """Tasks of which each waits for the one before it, and the first one for the last."""
+        pairs = zip(ids, (ids[-1], *ids), strict=False)
+        return [replace(add.options(id=each).prepare(1), after=(Parent(before, "default"),)) for each, before in pairs]
+
     for make, words in (
         (chain, "at least one part"),
         (group, "at least one part"),
@@ -170,6 +182,13 @@ def test_what_cannot_be_a_workflow_is_refused_before_anything_is_sent(dtq, dtq_a
         (group(add.options(id="a").s(1), add.options(id="a").s(2)).submit, "one id"),
         (lambda: chain(add.s(1), add.options(after=add.prepare(1)).s()).submit(), "use si"),
         (lambda: chain(add.prepare(1)).submit(), "submit_flow"),
+        (lambda: chain(one.s(1), one.s(2)).submit(), "behind the result of what comes before it, and 1 was given.*si"),
+        (lambda: dtq_app.submit_flow(add.prepare(1)), "pass a list of prepared tasks"),
+        (lambda: dtq_app.submit_flow(chain(add.s(1))), "pass a list of prepared tasks"),
+        (lambda: dtq_app.submit_flow([7]), "task cannot be 7"),
+        (lambda: add.options(id="self", after="self"), "cannot wait for itself"),
+        (lambda: dtq_app.submit_flow(ring("a", "b")), "in a circle"),
+        (lambda: dtq_app.submit_flow(ring("a", "b", "c")), "in a circle"),
         (lambda: add.options(after=3), "after"),
         (lambda: add.options(on_parent_failure="ignore"), "'cancel' or 'run'"),
         (lambda: add.options(after=add.prepare(1)).submit(1), "not there"),
@@ -178,7 +197,7 @@ def test_what_cannot_be_a_workflow_is_refused_before_anything_is_sent(dtq, dtq_a
     ):
         with pytest.raises(InvalidTask, match=words):
             make()
-    with pytest.raises(TaskNotFound):
+    with pytest.raises(TaskNotFound, match="parents first"):
         add.options(after="ghost")
     assert dtq.submitted() == []
 

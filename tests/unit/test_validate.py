@@ -231,3 +231,13 @@ def test_only_a_new_task_is_a_task(bad):
 
 def test_a_retry_policy_is_not_optional():
     assert refusal(retry=None).field == "retry"
+
+
+@pytest.mark.parametrize(("delay_ms", "expires_in_ms", "fits"), [(5, 4, False), (5, 5, False), (5, 6, True)])
+def test_a_task_whose_time_is_over_before_it_may_start_is_refused(delay_ms, expires_in_ms, fits):
+    validate.check(changed(delay_ms=delay_ms, expires_in_ms=expires_in_ms, run_at_ms=1), SETTINGS)
+    if fits:
+        validate.check(changed(delay_ms=delay_ms, expires_in_ms=expires_in_ms), SETTINGS)
+    else:
+        refused = refusal(delay_ms=delay_ms, expires_in_ms=expires_in_ms)
+        assert (refused.field, "could never start" in str(refused)) == ("expires_in", True)

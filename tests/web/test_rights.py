@@ -20,6 +20,8 @@ CALLS = [
     ("GET", "/api/v1/tasks", {"viewer", "operator", "admin"}),
     ("GET", "/api/v1/tasks/t1", {"submit", "viewer", "operator", "admin"}),
     ("GET", "/api/v1/tasks/t1/result", {"submit", "viewer", "operator", "admin"}),
+    ("GET", "/api/v1/tasks/t1/logs", {"submit", "viewer", "operator", "admin"}),
+    ("GET", "/api/v1/tasks/t1/tree", {"viewer", "operator", "admin"}),
     ("POST", "/api/v1/tasks/t1/cancel", {"submit", "operator", "admin"}),
     ("POST", "/api/v1/tasks/t1/run-now", {"operator", "admin"}),
     ("POST", "/api/v1/tasks/t1/requeue", {"operator", "admin"}),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def do_all_there_is(app: Dtq) -> None:
     assert late.result(timeout=10) == "late"
     wait_until(lambda: running.status().is_final and dead.status().is_final, 10)
     app.named("unknown").submit()
-    ok.options(expires_in=0.001, delay=0.1).submit(text="too late")
+    ok.options(expires_in=0.001, run_at=datetime.now(UTC) + timedelta(seconds=0.1)).submit(text="too late")
     app.store.control.discard(dead.id)
 
 
