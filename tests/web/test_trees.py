@@ -56,3 +56,9 @@ def test_a_tasks_page_shows_the_workflow_that_it_is_part_of(api, flow, hand):
     assert "Workflow" in shown
     assert "/tasks/first?queue=default" in shown
     assert "Workflow" not in api.get("/tasks/alone", headers={"Accept": "text/html"}).text
+
+
+def test_what_to_do_if_a_parent_fails_is_refused_without_a_parent(api):
+    answer = api.post("/api/v1/tasks", json={"type": "mail", "on_parent_failure": "run"})
+    assert (answer.status_code, answer.json["field"]) == (400, "on_parent_failure")
+    assert "name some" in answer.json["detail"]

@@ -57,6 +57,8 @@ def new_task(body: NewTaskBody, here: Web) -> NewTask:
 
 def _parents(body: NewTaskBody, here: Web) -> tuple[Parent, ...]:
     if not body.after:
+        if body.on_parent_failure == "run":
+            raise InvalidTask("on_parent_failure", "on_parent_failure is about those in after: name some, or drop it.")
         return ()
     tasks = here.app.store.inspect.find(list(dict.fromkeys(body.after)))
     missing = [task_id for task_id, task in zip(dict.fromkeys(body.after), tasks, strict=True) if task is None]
