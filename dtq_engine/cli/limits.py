@@ -106,6 +106,8 @@ def set_limit(
       dtq limits set payments stripe --max-running 1 --reason "they ask us to be gentle"
       dtq limits set mail --rate 100/60s
     """
+    if max_running is None and rate is None:
+        raise click.UsageError("Give --max-running, --rate, or both; `none` lifts one.")
     store = console.app().store
     store.limits.set(queue, name, max_running=max_running, rate=rate, actor=actor(), reason=reason)
     label = safe(f"{queue} {name}" if name != QUEUE_WIDE else queue)

@@ -46,7 +46,7 @@ def test_numbers_can_be_set_and_cleared(limited, dtq, store):
         (["set", "default", "strip", "--max-running", "1"], 1, "There is no limit strip"),
         (["set", "nowhere", "--max-running", "1"], 1, "There is no"),
         (["clear", "default", "stripe"], 1, "is not set"),
-        (["set", "default", "stripe"], 2, "what is to change"),
+        (["set", "default", "stripe"], 2, "Give --max-running, --rate, or both"),
         (["set", "default", "stripe", "--max-running", "0"], 2, "from 1 to"),
         (["set", "default", "stripe", "--max-running", "x"], 2, "is no number"),
         (["set", "default", "stripe", "--rate", "5"], 2, "is no rate"),
