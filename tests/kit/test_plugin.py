@@ -139,6 +139,7 @@ def test_afterwards():
     assert "1 failed, 4 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.alone
 def test_xdist_runs_tests_side_by_side(project):
     set_app(project, "shop.tasks:app")
     for number in range(4):

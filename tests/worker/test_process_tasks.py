@@ -842,8 +842,9 @@ def test_idle_processes_go_after_a_while(app: Dtq, run: Any, monkeypatch: pytest
     assert run(isolated.pid) != child
 
 
+@pytest.mark.alone
 @pytest.mark.drains
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_a_thousand_tasks_leak_no_memory_no_files_and_no_processes(app: Dtq, start: Start, living: Living) -> None:
     worker = start(worker_concurrency=4)
 
@@ -851,7 +852,7 @@ def test_a_thousand_tasks_leak_no_memory_no_files_and_no_processes(app: Dtq, sta
         """Run so many, some of which wear their process out; the open files and the memory after it."""
         tasks = [(isolated.pid if each % 100 else isolated.twice).prepare() for each in range(count)]
         for handle in app.submit_many(tasks):
-            handle.result(timeout=90)
+            handle.result(timeout=300)
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return len(list(Path("/proc/self/fd").iterdir())), pages * resource.getpagesize()
