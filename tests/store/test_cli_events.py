@@ -145,7 +145,7 @@ class Following:
     def interrupt(self) -> tuple[int, str]:
         """Press Ctrl-C; the exit code, and what was said beside."""
         self._process.send_signal(signal.SIGINT)
-        code = self._process.wait(10)
+        code = self._process.wait(30)
         return code, self._err.read().decode().strip()
 
     def end(self) -> None:

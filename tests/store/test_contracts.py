@@ -171,12 +171,12 @@ def test_finalize_answers_a_word_per_execution(hand, store):
 
 def test_promote_answers_how_many_and_when_next(hand, store, clock):
     store.workers.register_queue("default")
-    assert run(store, "promote", 100) == [0, b"", 0]
+    assert run(store, "promote", 100) == [0, b"", 0, b""]
     hand.submit("a", delay_ms=1000)
     hand.submit("b", delay_ms=1000)
     clock.advance(2)
-    assert run(store, "promote", 1) == [1, b"0", 0]
-    assert run(store, "promote", 100) == [1, b"", 0]
+    assert run(store, "promote", 1) == [1, b"0", 0, b""]
+    assert run(store, "promote", 100) == [1, b"", 0, b""]
 
 
 ON_TIME = (2**52, 500, 2**52)

@@ -181,7 +181,7 @@ def test_a_loop_that_fails_all_the_time_says_so_once(
     def count() -> int:
         return sum("the scheduler loop failed" in record.getMessage() for record in caplog.records)
 
-    wait_until(count)
+    wait_until(count, 30)
     failed.wait(2.5)
     assert count() == 1
     (said,) = [each for each in caplog.records if "the scheduler loop failed" in each.getMessage()]
