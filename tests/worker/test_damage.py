@@ -1,7 +1,6 @@
 """Keys that hold something else while workers run: outcomes are held, and nothing else waits for them."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,10 @@ from typing import Any
 import pytest
 
 from dtq_engine import Dtq, Snooze, Store, Task, TaskStatus
+from dtq_engine.errors import RedisDamaged
 from dtq_engine.worker import Worker
+from dtq_engine.worker.loop import Loop
+from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.repeats import Repeats
 from tests.support.waiting import wait_until
 
@@ -166,26 +168,21 @@ def test_however_many_failures_there_are_few_are_remembered() -> None:
     assert not repeats.is_due("failure 999")
 
 
-def test_a_loop_that_fails_all_the_time_says_so_once(
-    app: Dtq, start: Start, client: Any, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    @app.task("work")
-    def work() -> None: ...
+def test_a_loop_that_fails_all_the_time_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Loop):
+        name = "failing"
+        tries = 0
+
+        def step(self) -> None:
+            self.tries += 1
+            raise RedisDamaged("The key dtq:queues is a string: delete it.")
 
     caplog.set_level(logging.ERROR, logger="dtq.worker")
-    worker = start()
-    failed = threading.Event()
-    client.delete(store.keys.queues())
-    client.set(store.keys.queues(), "oops")
-
-    def count() -> int:
-        return sum("the scheduler loop failed" in record.getMessage() for record in caplog.records)
-
-    wait_until(count, 30)
-    failed.wait(2.5)
-    assert count() == 1
-    (said,) = [each for each in caplog.records if "the scheduler loop failed" in each.getMessage()]
-    assert f"The key {store.keys.queues()} is a string" in said.getMessage()
+    loop = Failing(Outage(30))
+    loop.start()
+    wait_until(lambda: loop.tries == 3, 10)
+    loop.stop()
+    assert loop.join(5)
+    (said,) = [each for each in caplog.records if "the failing loop" in each.getMessage()]
+    assert "The key dtq:queues is a string" in said.getMessage()
     assert said.exc_info is None
-    client.delete(store.keys.queues())
-    worker.parts.poll.stop()
