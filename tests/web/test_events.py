@@ -293,8 +293,8 @@ GOOD = {
     ("changed", "status"),
     [
         ({}, 101),
-        ({"Upgrade": None}, 400),
-        ({"Connection": None}, 400),
+        ({"Upgrade": None}, 426),
+        ({"Connection": None}, 426),
         ({"Connection": "keep-alive, Upgrade"}, 101),
         ({"Sec-WebSocket-Version": None}, 426),
         ({"Sec-WebSocket-Version": "8"}, 426),
