@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
+from dtq_engine import codec
 from dtq_engine.errors import InvalidLimit, InvalidTask
 from dtq_engine.validate import duration_ms, is_queue
 
@@ -86,18 +87,18 @@ class LimitUse:
         return text if _PLAIN_KEY(text) else "#" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def buckets_of(uses: Iterable[LimitUse], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The buckets of a task with these arguments, each once. Raises InvalidTask as `LimitUse.bucket` does."""
+def buckets_of(uses: Sequence[LimitUse], payload: bytes) -> tuple[str, ...]:
+    """The buckets of a task with this payload, each once. Raises InvalidTask as `LimitUse.bucket` does, and NotJson."""
+    arguments = codec.decode_object(payload) if any(use.key for use in uses) else {}
     return tuple(dict.fromkeys(use.bucket(arguments) for use in uses))
 
 
 def published_buckets(options: Mapping[str, Any], payload: bytes) -> tuple[str, ...]:
     """The buckets of a task with this payload, by what workers publish of its type's options (`TaskSchema.defaults`).
 
-    Raises InvalidTask if the arguments cannot name one.
+    Raises InvalidTask if the arguments cannot name one, and NotJson if the payload is no object.
     """
-    uses = msgspec.convert(options.get("limits", ()), tuple[LimitUse, ...])
-    return buckets_of(uses, msgspec.json.decode(payload) if any(use.key for use in uses) else {})
+    return buckets_of(msgspec.convert(options.get("limits", ()), tuple[LimitUse, ...]), payload)
 
 
 @dataclass(frozen=True, slots=True)

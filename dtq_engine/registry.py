@@ -95,10 +95,7 @@ class Handler:
 
     def buckets(self, payload: bytes) -> tuple[str, ...]:
         """The buckets of the limits for a task with these arguments. Raises InvalidTask if they cannot name one."""
-        uses = self.defaults.limits
-        if not uses:
-            return ()
-        return buckets_of(uses, codec.decode_object(payload) if any(use.key for use in uses) else {})
+        return buckets_of(self.defaults.limits, payload)
 
     def bind_payload(self, payload: bytes, fed: bytes | None = None) -> dict[str, Any]:
         """The keyword arguments to call `fn` with; `fed` is the first one, as JSON, where the payload lacks it.

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dtq_engine import Dtq, InvalidLimit, InvalidTask
+from dtq_engine import Dtq, InvalidLimit, InvalidTask, NotJson, published_buckets
 from dtq_engine.config import Settings
 from dtq_engine.limit_states import parse_declared, parse_override, write_override
 from dtq_engine.limits import Numbers
@@ -138,7 +138,7 @@ def test_keys_of_any_length_and_signs_have_short_buckets(app, value):
 
     use = keyed.handler.defaults.limits[0]
     assert use.bucket({"key": value}).startswith("account/#")
-    assert use.bucket({"key": value}) == use.bucket({"key": value})
+    assert use.bucket({"key": value}) != use.bucket({"key": value + "!"})
     assert len(use.bucket({"key": value})) == len("account/#") + 24
 
 
@@ -150,6 +150,15 @@ def test_a_key_that_is_neither_text_nor_a_whole_number_is_named(app, value):
     with pytest.raises(InvalidTask, match="counts by key, which cannot be") as caught:
         keyed.prepare(value)
     assert caught.value.field == "key"
+
+
+def test_what_workers_publish_leads_to_the_same_buckets(app):
+    published = task(app, limit="account", limit_key="account").handler.published().defaults
+    assert published_buckets(published, b'{"account": 7}') == ("account/7",)
+    assert published_buckets(published, b"{}") == ("account/3",)
+    assert published_buckets({}, b"[7]") == ()
+    with pytest.raises(NotJson):
+        published_buckets(published, b"[7]")
 
 
 @pytest.mark.parametrize(
