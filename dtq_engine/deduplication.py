@@ -103,7 +103,7 @@ def read_rule(
     if all(each is None for each in (unique, unique_key, at_most, per, debounce, debounce_max)):
         return None
     if unique not in (None, "no", *Unique):
-        raise InvalidTask("unique", f"unique cannot be {unique!r}: use 'waiting', 'until_done' or 'no'.")
+        raise InvalidTask("unique", f"unique cannot be {validate.shown(unique)}: use 'waiting', 'until_done' or 'no'.")
     return Rule(
         unique=None if unique is None or unique == "no" else Unique(cast(str, unique)),
         key=None if unique_key is None else read_key(unique_key),

@@ -224,7 +224,9 @@ After = Handle[Any] | FlowHandle[Any] | NewTask | str
 def runs_anyway(policy: object) -> bool:
     """What `on_parent_failure` says. Raises InvalidTask for what it cannot be."""
     if policy not in ("cancel", "run"):
-        raise InvalidTask("on_parent_failure", f"on_parent_failure cannot be {policy!r}: use 'cancel' or 'run'.")
+        raise InvalidTask(
+            "on_parent_failure", f"on_parent_failure cannot be {validate.shown(policy)}: use 'cancel' or 'run'."
+        )
     return policy == "run"
 
 
@@ -256,7 +258,7 @@ def _places(app: App, item: object) -> list[tuple[str, str]]:
         case str():
             return [(_queue_of(app, validate.check_id(item)), item)]
         case _:
-            raise InvalidTask("after", f"after cannot be {item!r}: use handles, prepared tasks or ids.")
+            raise InvalidTask("after", f"after cannot be {validate.shown(item)}: use handles, prepared tasks or ids.")
 
 
 def _queue_of(app: App, task_id: str) -> str:
@@ -289,7 +291,9 @@ def _part(name: str, part: object) -> Flow[Any]:
         case NewTask():
             return Prepared(part)
         case _:
-            raise InvalidTask("task", f"{part!r} cannot be part of a {name}: pass calls such as task.s(1).")
+            raise InvalidTask(
+                "task", f"{validate.shown(part)} cannot be part of a {name}: pass calls such as task.s(1)."
+            )
 
 
 def _app_of(parts: Sequence[Flow[Any]]) -> App | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from dtq_engine import codec
 from dtq_engine.errors import InvalidLimit, InvalidTask
-from dtq_engine.validate import duration_ms, is_queue
+from dtq_engine.validate import duration_ms, is_queue, shown
 
 QUEUE_WIDE = "*"
 """What the limit of a whole queue is called, and its bucket."""
@@ -80,7 +80,7 @@ class LimitUse:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InvalidTask(
                 name,
-                f"the limit {self.name} counts by {name}, which cannot be {_shown(value)}: pass a string or a whole "
+                f"the limit {self.name} counts by {name}, which cannot be {shown(value)}: pass a string or a whole "
                 f"number.",
             )
         text = str(value)
@@ -125,11 +125,11 @@ def read_limit(name: object, *, max_running: object, rate: object, queue: str | 
     label = f"the limit {name!r}" if queue is None else f"the limit of the queue {queue!r}"
     if queue is None and not (isinstance(name, str) and _NAME(name)):
         raise InvalidLimit(
-            f"a limit cannot be called {_shown(name)}: use 1 to 64 letters, digits, '_', '.', ':' or '-', the first a "
+            f"a limit cannot be called {shown(name)}: use 1 to 64 letters, digits, '_', '.', ':' or '-', the first a "
             f"letter, digit or '_'."
         )
     if queue is not None and not is_queue(queue):
-        raise InvalidLimit(f"there is no queue {_shown(queue)}: use lower-case letters, digits, '_' or '-'.")
+        raise InvalidLimit(f"there is no queue {shown(queue)}: use lower-case letters, digits, '_' or '-'.")
     if max_running is None and rate is None:
         raise InvalidLimit(f"{label} limits nothing: give it max_running=…, or rate=(starts, seconds), or both.")
     numbers = Numbers(read_max(label, max_running), *read_rate(label, rate))
@@ -140,7 +140,7 @@ def read_max(label: str, value: object) -> int | None:
     """Most that may run at once, or None. Raises InvalidLimit, which begins with the label."""
     if value is not None and (type(value) is not int or not 1 <= value <= MAX_RUNNING):
         raise InvalidLimit(
-            f"{label}: max_running cannot be {_shown(value)}: use a whole number from 1 to {MAX_RUNNING}; to stop a "
+            f"{label}: max_running cannot be {shown(value)}: use a whole number from 1 to {MAX_RUNNING}; to stop a "
             f"queue, pause it."
         )
     return value
@@ -150,20 +150,19 @@ def read_rate(label: str, value: object) -> tuple[int | None, int | None]:
     """Starts and the milliseconds that they are counted in, or None for both. Raises InvalidLimit."""
     if value is None:
         return None, None
-    shown = _shown(value)
     pair = cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
     if len(pair) != 2:
-        raise InvalidLimit(f"{label}: rate cannot be {shown}: use (starts, seconds), such as (100, 60).")
+        raise InvalidLimit(f"{label}: rate cannot be {shown(value)}: use (starts, seconds), such as (100, 60).")
     starts, window = pair
     if type(starts) is not int or not 1 <= starts <= MAX_STARTS:
         raise InvalidLimit(
-            f"{label}: rate cannot begin with {_shown(starts)}: use a whole number of starts from 1 to {MAX_STARTS}."
+            f"{label}: rate cannot begin with {shown(starts)}: use a whole number of starts from 1 to {MAX_STARTS}."
         )
     try:
         return starts, duration_ms("rate", window, low_ms=1, high_ms=MAX_WINDOW_MS)
     except InvalidTask:
         raise InvalidLimit(
-            f"{label}: rate cannot span {_shown(window)}: use seconds or a timedelta, from 0.001 s to 31 days."
+            f"{label}: rate cannot span {shown(window)}: use seconds or a timedelta, from 0.001 s to 31 days."
         ) from None
 
 
@@ -173,7 +172,6 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
     `limit` is a name, several, or a mapping of names to the parameters that each counts by; `limit_key` has those
     of all that are not in a mapping.
     """
-    shown = _shown(limit)
     if limit is None:
         if limit_key is not None:
             _refuse(task, "limit_key says what a limit counts by: name the limit by limit=…")
@@ -187,20 +185,18 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
         pairs = [(name, limit_key) for name in names]
     uses = tuple(_read_use(task, name, key) for name, key in pairs)
     if not 1 <= len(uses) <= LIMITS_CAP or len({use.name for use in uses}) < len(uses):
-        _refuse(task, f"limit cannot be {shown}: name 1 to {LIMITS_CAP} limits, each once")
+        _refuse(task, f"limit cannot be {shown(limit)}: name 1 to {LIMITS_CAP} limits, each once")
     return uses
 
 
 def _read_use(task: str, limit: object, key: object) -> LimitUse:
     name = limit.name if isinstance(limit, Limit) and limit.queue is None else limit
     if not isinstance(name, str) or not _NAME(name):
-        _refuse(task, f"limit cannot be {_shown(limit)}: use the name of a limit that was made by app.limit(…)")
+        _refuse(task, f"limit cannot be {shown(limit)}: use the name of a limit that was made by app.limit(…)")
     given = () if key is None else (key,) if isinstance(key, str) else key
     words = cast("Sequence[object]", given) if isinstance(given, tuple | list) else (None,)
     if not all(isinstance(word, str) for word in words) or len(words) > MOST_PARAMETERS:
-        _refuse(
-            task, f"limit_key cannot be {_shown(key)}: name a parameter of its function, or up to {MOST_PARAMETERS}"
-        )
+        _refuse(task, f"limit_key cannot be {shown(key)}: name a parameter of its function, or up to {MOST_PARAMETERS}")
     return LimitUse(name=name, key=tuple(cast("Sequence[str]", words)))
 
 
@@ -247,8 +243,3 @@ def _near(name: str, known: Iterable[str], otherwise: str, nothing: str) -> str:
 
 def _refuse(task: str, problem: str) -> NoReturn:
     raise InvalidLimit(f"task {task!r} cannot be registered: {problem}.")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 from dtq_engine import codec
 from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.model import NewTask
+from dtq_engine.validate import shown
 
 UniqueKey = tuple[str, ...] | str | Callable[..., object]
 """A parameter's name or several, a template such as `"report-{account}"`, or a function of parameters by name."""
@@ -35,7 +36,7 @@ def read_key(value: object) -> UniqueKey:
         _parameters_of(value)
         return value
     if not names or not all(isinstance(each, str) and each for each in names):
-        _refuse(f"unique_key cannot be {value!r}: use names of parameters, a template or a function of them.")
+        _refuse(f"unique_key cannot be {shown(value)}: use names of parameters, a template or a function of them.")
     return cast("tuple[str, ...]", names)
 
 

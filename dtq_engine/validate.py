@@ -49,7 +49,7 @@ def check(task: NewTask, settings: Settings) -> None:
         _check_kind("limits", task.limits, tuple)
         if not _BUCKETS(" ".join(map(str, task.limits))):
             raise InvalidTask(
-                "limits", f"limits cannot be {_shown(task.limits)}: let its type's `prepare` make the task."
+                "limits", f"limits cannot be {shown(task.limits)}: let its type's `prepare` make the task."
             )
 
 
@@ -58,7 +58,7 @@ def check_queue(queue: object, allowed: tuple[str, ...] | None = None) -> str:
     if not isinstance(queue, str) or not _QUEUE(queue):
         raise InvalidTask(
             "queue",
-            f"queue cannot be {_shown(queue)}: use 1 to 64 lower-case letters, digits, '_' or '-', "
+            f"queue cannot be {shown(queue)}: use 1 to 64 lower-case letters, digits, '_' or '-', "
             f"the first a letter or digit.",
         )
     if allowed is not None and queue not in allowed:
@@ -76,7 +76,7 @@ def check_type(name: object) -> str:
     if not isinstance(name, str) or not _TYPE(name):
         raise InvalidTask(
             "type",
-            f"type cannot be {_shown(name)}: use 1 to 128 letters, digits, '_', '.', ':' or '-', "
+            f"type cannot be {shown(name)}: use 1 to 128 letters, digits, '_', '.', ':' or '-', "
             f"the first a letter, digit or '_'.",
         )
     return name
@@ -85,7 +85,7 @@ def check_type(name: object) -> str:
 def check_id(task_id: object) -> str:
     """`task_id`, or InvalidTask if it cannot be a task's id."""
     if not isinstance(task_id, str) or not _ID(task_id):
-        raise InvalidTask("id", f"id cannot be {_shown(task_id)}: use 1 to 64 letters, digits, '_' or '-'.")
+        raise InvalidTask("id", f"id cannot be {shown(task_id)}: use 1 to 64 letters, digits, '_' or '-'.")
     return task_id
 
 
@@ -94,7 +94,7 @@ def check_idempotency_key(key: object) -> str:
     if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key.encode()) <= KEY_MAX_BYTES:
         raise InvalidTask(
             "idempotency_key",
-            f"idempotency_key cannot be {_shown(key)}: use 1 to {KEY_MAX_BYTES} bytes of printable text.",
+            f"idempotency_key cannot be {shown(key)}: use 1 to {KEY_MAX_BYTES} bytes of printable text.",
         )
     return key
 
@@ -105,7 +105,7 @@ def check_headers(headers: object) -> dict[str, str]:
         copy = msgspec.convert(headers, dict[str, str], strict=True)
         size = len(_TEXT_ENCODER.encode(copy))
     except (msgspec.ValidationError, UnicodeEncodeError):
-        message = f"headers cannot be {_shown(headers)}: give a mapping of strings to strings."
+        message = f"headers cannot be {shown(headers)}: give a mapping of strings to strings."
         raise InvalidTask("headers", message) from None
     if size > HEADERS_MAX_BYTES:
         message = f"headers take {size} bytes as JSON, and {HEADERS_MAX_BYTES} are allowed: send the rest as arguments."
@@ -116,27 +116,27 @@ def check_headers(headers: object) -> dict[str, str]:
 def whole(field: str, value: object, low: int, high: int) -> int:
     """`value`, or InvalidTask unless it is a whole number from `low` to `high` (a bool is none)."""
     if type(value) is not int or not low <= value <= high:
-        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a whole number from {low} to {high}.")
+        raise InvalidTask(field, f"{field} cannot be {shown(value)}: use a whole number from {low} to {high}.")
     return value
 
 
 def fraction(field: str, value: object) -> float:
     """`value`, or InvalidTask unless it is a number from 0 to 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a number from 0 to 1.")
+        raise InvalidTask(field, f"{field} cannot be {shown(value)}: use a number from 0 to 1.")
     return value
 
 
 def flag(field: str, value: object) -> bool:
     """`value`, or InvalidTask unless it is True or False."""
     if value is not True and value is not False:
-        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use True or False.")
+        raise InvalidTask(field, f"{field} cannot be {shown(value)}: use True or False.")
     return value
 
 
 def names(field: str, value: object) -> tuple[str, ...]:
     """`value`, or InvalidTask unless it is a tuple of names."""
-    refusal = InvalidTask(field, f'{field} cannot be {_shown(value)}: use a tuple of names, such as ("card",).')
+    refusal = InvalidTask(field, f'{field} cannot be {shown(value)}: use a tuple of names, such as ("card",).')
     given = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (None,)
     if not all(isinstance(each, str) and each for each in given):
         raise refusal
@@ -153,7 +153,7 @@ def duration_ms(field: str, value: object, *, low_ms: int = 0, high_ms: int = TE
     if not low_ms <= milliseconds <= high_ms:
         raise InvalidTask(
             field,
-            f"{field} cannot be {_shown(value)}: use seconds from {low_ms / 1000:g} to {high_ms // 1000}, "
+            f"{field} cannot be {shown(value)}: use seconds from {low_ms / 1000:g} to {high_ms // 1000}, "
             f"as a number or a timedelta.",
         )
     return round(milliseconds)
@@ -163,7 +163,7 @@ def instant_ms(field: str, value: object) -> int:
     """Epoch milliseconds of an aware datetime from 1970 to ten years from now; InvalidTask for anything else."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidTask(
-            field, f"{field} cannot be {_shown(value)}: use a datetime with a time zone, such as datetime.now(UTC)."
+            field, f"{field} cannot be {shown(value)}: use a datetime with a time zone, such as datetime.now(UTC)."
         )
     milliseconds = (value - _EPOCH) // _MILLISECOND
     if not 0 <= milliseconds <= _latest_ms():
@@ -226,7 +226,7 @@ def _check_unique_key(key: object) -> None:
     except UnicodeEncodeError:
         is_text = False
     if not is_text:
-        raise InvalidTask("unique_key", f"unique_key cannot be {_shown(key)}: use text that is not empty.")
+        raise InvalidTask("unique_key", f"unique_key cannot be {shown(key)}: use text that is not empty.")
 
 
 def _check_debounced(task: NewTask) -> None:
@@ -241,7 +241,7 @@ def _check_debounced(task: NewTask) -> None:
 
 def _check_kind(field: str, value: object, kind: type[object]) -> None:
     if not isinstance(value, kind):
-        raise InvalidTask(field, f"{field} cannot be {_shown(value)}: use a {kind.__name__}.")
+        raise InvalidTask(field, f"{field} cannot be {shown(value)}: use a {kind.__name__}.")
 
 
 def _check_names(task: NewTask, allowed: tuple[str, ...] | None) -> None:
@@ -254,7 +254,7 @@ def _check_names(task: NewTask, allowed: tuple[str, ...] | None) -> None:
 
 def _check_payload(payload: object, limit: int) -> None:
     if not isinstance(payload, bytes):
-        raise InvalidTask("payload", f"payload cannot be {_shown(payload)}: use a JSON object as UTF-8 bytes.")
+        raise InvalidTask("payload", f"payload cannot be {shown(payload)}: use a JSON object as UTF-8 bytes.")
     if len(payload) > limit:
         raise PayloadTooLarge(
             "payload",
@@ -291,7 +291,7 @@ def _check_retry(retry: RetryPolicy) -> None:
     fraction("retry_jitter", retry.jitter)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """The value as a message may show it: short, whatever its repr does."""
     try:
         text = safe(repr(value))

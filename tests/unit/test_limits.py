@@ -92,6 +92,16 @@ def test_what_a_task_cannot_have_for_a_limit_is_named(app, options, problem):
         task(app, **options)
 
 
+def test_a_value_that_cannot_be_shown_is_refused_all_the_same(app):
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    for refused in (lambda: task(app, limit=Odd()), lambda: app.limit("odd", max_running=Odd())):
+        with pytest.raises(InvalidLimit, match="something of type Odd"):
+            refused()
+
+
 def test_a_limit_counts_in_one_queue(app):
     task(app, limit="stripe", queue="mail")
 
