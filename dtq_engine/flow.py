@@ -124,8 +124,8 @@ class Prepared(Flow[Any]):
         return _add(self._task, before, tasks, run_anyway=False)
 
 
-class Chain(Flow[R_co]):
-    """One part after the other, each with the result of the one before it as its first argument."""
+class _Whole(Flow[R_co]):
+    """A workflow that is made of others."""
 
     def __init__(self, parts: Sequence[Flow[Any]]) -> None:
         self._parts = parts
@@ -133,7 +133,11 @@ class Chain(Flow[R_co]):
     @property
     def app(self) -> App | None:
         """The app of its tasks."""
-        return _app_of(self._parts)
+        return next((part.app for part in self._parts if part.app is not None), None)
+
+
+class Chain(_Whole[R_co]):
+    """One part after the other, each with the result of the one before it as its first argument."""
 
     def weave(self, before: Before, tasks: list[NewTask]) -> Before:
         """The tasks of all parts."""
@@ -142,16 +146,8 @@ class Chain(Flow[R_co]):
         return before
 
 
-class Group(Flow[R_co]):
+class Group(_Whole[R_co]):
     """Parts side by side; what comes behind them gets the list of their results, in their order."""
-
-    def __init__(self, parts: Sequence[Flow[Any]]) -> None:
-        self._parts = parts
-
-    @property
-    def app(self) -> App | None:
-        """The app of its tasks."""
-        return _app_of(self._parts)
 
     def weave(self, before: Before, tasks: list[NewTask]) -> Before:
         """The tasks of all parts, each behind the same."""
@@ -294,7 +290,3 @@ def _part(name: str, part: object) -> Flow[Any]:
             raise InvalidTask(
                 "task", f"{validate.shown(part)} cannot be part of a {name}: pass calls such as task.s(1)."
             )
-
-
-def _app_of(parts: Sequence[Flow[Any]]) -> App | None:
-    return next((part.app for part in parts if part.app is not None), None)
