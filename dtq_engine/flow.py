@@ -133,11 +133,15 @@ class _Whole(Flow[R_co]):
     @property
     def app(self) -> App | None:
         """The app of its tasks."""
-        return next((part.app for part in self._parts if part.app is not None), None)
+        return next((app for part in self._parts if (app := part.app) is not None), None)
 
 
 class Chain(_Whole[R_co]):
     """One part after the other, each with the result of the one before it as its first argument."""
+
+    def then(self, part: Flow[T]) -> "Chain[T]":
+        """The chain with one part more: not a chain within a chain, which grows deep where it is built in a loop."""
+        return cast("Chain[T]", Chain((*self._parts, part)))
 
     def weave(self, before: Before, tasks: list[NewTask]) -> Before:
         """The tasks of all parts."""

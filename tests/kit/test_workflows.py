@@ -43,6 +43,17 @@ def test_each_call_of_a_chain_gets_the_result_of_the_one_before(dtq, add):
     assert (handle.result(0), handle.last.result(0)) == (7, 7)
 
 
+def test_a_chain_that_grows_part_by_part_is_as_good_as_one_made_at_once(dtq, add):
+    first = add.s(1)
+    flow = first.then(add.s(1))
+    for _ in range(2_000):
+        flow = flow.then(add.s(1))
+    assert len(flow.prepare()) == 2_002
+    handle = first.then(add.s(1)).then(group(add.s(10), add.s(20)).then(add.si(7))).then(add.s(1)).submit()
+    dtq.run_all()
+    assert [task.result(0) for task in handle.tasks] == [1, 2, 12, 22, 7, 8]
+
+
 def test_what_follows_a_group_gets_the_list_of_its_results_whatever_queues_they_are_in(dtq, add, total):
     members = add.s(1), add.options(queue="far").s(2), chain(add.s(3), add.s(4))
     flow = chain(add.s(1), group(*members), total.s(), add.s(5))
