@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from dtq_engine import ids
+from dtq_engine.after import After, parents_of, runs_anyway
 from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
 from dtq_engine.deduplication import DeduplicationOptions, check_key
-from dtq_engine.flow import After, Call, parents_of, runs_anyway
+from dtq_engine.flow import Call
 from dtq_engine.handle import App, Handle
 from dtq_engine.model import NewTask
 from dtq_engine.options import Duration, Options, check_names, read_options, rule_of, task_maker

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from dtq_engine import CancelOutcome, InvalidTask, TaskContext, TaskFailed, TaskNotFound, TaskStatus, chain, group
+from dtq_engine import (
+    CancelOutcome,
+    FlowHandle,
+    InvalidTask,
+    TaskContext,
+    TaskFailed,
+    TaskNotFound,
+    TaskStatus,
+    chain,
+    group,
+)
 from dtq_engine.model import NewTask, Parent
 
 
@@ -140,6 +150,15 @@ def test_a_workflow_is_cancelled_as_a_whole(dtq, add, total):
     assert set(answers.values()) <= {CancelOutcome.CANCELLED, CancelOutcome.FINISHED}
     dtq.run_all()
     assert {task.status() for task in handle.tasks} == {TaskStatus.CANCELLED}
+
+
+def test_a_workflow_is_cancelled_although_some_of_its_tasks_are_gone(dtq, dtq_app, add):
+    handle = chain(add.s(1), add.s(2)).submit()
+    dtq_app.store.control.cancel(handle.tasks[0].id, queue="default")
+    dtq.advance(dtq_app.settings.task_retention_s + 1)
+    later = add.submit(3)
+    both = FlowHandle([*handle.tasks, later], [later], as_list=False)
+    assert both.cancel() == {later.id: CancelOutcome.CANCELLED}
 
 
 def test_a_requeued_task_brings_back_what_waited_for_it_in_all_queues(dtq, dtq_app, add, total):

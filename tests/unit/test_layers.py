@@ -18,7 +18,7 @@ LAYERS = (
     {"addresses", "cluster", "links", "refusals", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
-    | {"around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes"}
+    | {"after", "around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes"}
     | {"operator_shapes", "report", "results", "steps", "timetable", "unique_keys"},
     {"cli", "embedded", "findings", "metrics", "otel", "testing", "worker"},
 )
