@@ -162,6 +162,7 @@ class SubmitOutcome(StrEnum):
 
     EXISTS: its id is known. An earlier task stands for it: DUPLICATE, by idempotency key or unique key; THROTTLED, the
     latest of those that were accepted; REPLACED, a debounced one that has become this one.
+    ORPHAN: a parent is not there. WITHHELD: another task of its flow was refused.
     """
 
     NEW = "new"
@@ -174,6 +175,12 @@ class SubmitOutcome(StrEnum):
     DAMAGED = "damaged"
     ORPHAN = "orphan"
     WITHHELD = "withheld"
+
+
+REFUSALS = frozenset(
+    {SubmitOutcome.MISMATCH, SubmitOutcome.FULL, SubmitOutcome.DAMAGED, SubmitOutcome.ORPHAN, SubmitOutcome.WITHHELD}
+)
+"""The outcomes of which no task comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ class Receipt:
     @property
     def accepted(self) -> bool:
         """Whether a task stands behind this id (new or not)."""
-        return self.outcome not in {SubmitOutcome.MISMATCH, SubmitOutcome.FULL, SubmitOutcome.DAMAGED}
+        return self.outcome not in REFUSALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def batches(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
             continue
         waiting += _cut(later)
         starting += _cut(first)
-    return [*waiting, *starting]
+    return [_together(batch) for batch in (*waiting, *starting)]
 
 
 def check(task: NewTask, settings: Settings) -> None:
@@ -77,7 +77,7 @@ def _linked(tasks: Sequence[NewTask]) -> Iterator[NewTask]:
         task = by_place[place]
         _check_key(task, len(tasks))
         along = tuple(replace(each, comes_along=(each.queue, each.id) in by_place) for each in task.after)
-        yield replace(task, after=along, children=tuple(children.get(place, ())), in_flow=True)
+        yield replace(task, after=along, children=tuple(children.get(place, ())))
 
 
 def _sorted(tasks: dict[Place, NewTask], children: dict[Place, list[Place]]) -> list[Place]:
@@ -109,6 +109,11 @@ def _is_a(kind: type[object], value: object) -> bool:
 def _is_root(task: NewTask) -> bool:
     """Whether it may start before all of its workflow is there."""
     return not any(parent.comes_along for parent in task.after)
+
+
+def _together(batch: Sequence[NewTask]) -> list[NewTask]:
+    """The tasks of one call. One alone has none to stand back for: not even another workflow's that rides along."""
+    return [replace(task, in_flow=len(batch) > 1) for task in batch]
 
 
 def _cut(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
