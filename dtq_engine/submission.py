@@ -68,12 +68,12 @@ def _send_flow(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> li
         except DtqError:
             _take_back(store, receipts.values())
             raise
-        if refusal := _refusal(answers):
-            _take_back(store, receipts.values())
-            raise refusal
         receipts |= {
             (task.queue, task.id): each for task, each in zip(batch, answers, strict=True) if isinstance(each, Receipt)
         }
+        if refusal := _refusal(answers):
+            _take_back(store, receipts.values())
+            raise refusal
     return [receipts[task.queue, task.id] for task in tasks]
 
 
@@ -83,8 +83,8 @@ def _refusal(answers: Sequence[Answer]) -> DtqError | None:
 
 
 def _take_back(store: Store, receipts: Iterable[Receipt]) -> None:
-    """Cancel tasks that wait for others of their workflow which will not come. Whatever that misses a sweep finds."""
-    for receipt in receipts:
+    """Cancel those that are new: they wait for others which will not come. Whatever that misses a sweep finds."""
+    for receipt in [each for each in receipts if each.outcome is SubmitOutcome.NEW]:
         with suppress(DtqError):
             store.control.cancel(receipt.id, queue=receipt.queue, reason="the rest of its workflow was not accepted")
 

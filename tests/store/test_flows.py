@@ -1,11 +1,13 @@
 """Workflows as they are submitted: what is refused leaves nothing behind, and takes nothing along that was there."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from dtq_engine import workflow
-from dtq_engine.model import Deduplication, NewTask, Parent, SubmitOutcome, Unique
+from dtq_engine.errors import QueueFull
+from dtq_engine.model import Deduplication, NewTask, Parent, SubmitOutcome, TaskStatus, Unique
 from dtq_engine.store.carpool import Carpool
 from tests.store.test_carpool import Road
 from tests.support.waiting import wait_until
@@ -56,3 +58,19 @@ def test_what_is_alone_in_its_call_does_not_depend_on_the_others_that_ride_along
     }
     assert {receipt.id: receipt.accepted for receipt in receipts} == {"a": True, "ghost": False}
     store.control.purge("default")
+
+
+def test_what_a_refused_workflow_had_brought_is_taken_back_and_what_was_there_before_stays(app, settings, store):
+    flow = [task("a"), task("b", "a", queue="far")]
+    app.submit_flow(flow)
+    app.configure(replace(settings, max_queue_depth=1))
+    with pytest.raises(QueueFull):
+        app.submit_flow([*flow, task("c", "a", queue="other"), task("d")])
+    assert [store.inspect.get(each).status for each in "abc"] == [
+        TaskStatus.QUEUED,
+        TaskStatus.BLOCKED,
+        TaskStatus.CANCELLED,
+    ]
+    assert store.inspect.find(["d"]) == [None]
+    for queue in ("default", "far"):
+        store.control.purge(queue, delayed=True)
