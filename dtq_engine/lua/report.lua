@@ -68,7 +68,8 @@ while at <= #ARGV do
   if record.s == 'R' and record.k == token then
     if progress ~= '' then set(id, 'g', record.a .. ' ' .. progress) end
     if count > 0 then keep_lines(id, record, at + 4, count) end
-    event('TASK_PROGRESS', id, record, string.gsub(string.match(progress, '^%d+ (%S+ %S+)') or '', ' ', '/'))
+    local done, total = string.match(progress, '^%d+ (%S+) (%S+)')
+    event('TASK_PROGRESS', id, record, done and done .. '/' .. total)
   else
     lost[#lost + 1] = position
   end

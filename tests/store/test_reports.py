@@ -9,8 +9,11 @@ import redis
 from dtq_engine.errors import TaskNotFound
 from dtq_engine.model import Claim, DeadLetter, Release, Reschedule, Said
 from dtq_engine.store import Store
+from dtq_engine.store.events import Event
+from dtq_engine.store.feed import Told
 from dtq_engine.store.progress import pack_line
 from tests.store.hand import QUEUE, Hand, error
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.both_servers
 
@@ -144,6 +147,18 @@ def test_one_that_lost_its_task_keeps_none_of_the_others_from_reporting(store: S
     said = Said((1, 2, "", 5), lines(1, 1))
     assert store.reports.report(QUEUE, [(lost, said), (held, said)]) == {lost.key}
     assert numbers(store) == [1]
+
+
+def test_an_event_says_how_far_an_execution_is_and_nothing_of_lines_alone(store: Store, hand: Hand):
+    claim = hand.start("t")
+    feed = store.feed()
+    feed.next(0)
+    say(store, claim, 1, 1, (3, None))
+    say(store, claim, 2, 2)
+    told: list[Told] = []
+    wait_until(lambda: told.extend(feed.next(0.05)) or len(told) == 2)
+    feed.close()
+    assert [each.detail for each in told if isinstance(each, Event)] == ["3/-", None]
 
 
 def test_logs_of_a_task_that_is_not_there_are_not_found(store: Store):
