@@ -22,7 +22,7 @@ from dtq_engine.store import Store
 from tests.explore.snapshot import QUEUE, shift
 from tests.explore.world import Server
 
-FIELDS = "vstrLziejwOhxnySFRGKEmPWBNZdu"
+FIELDS = "vstrLziejwOhxnySFRGKEmPWBNZduUgAc"
 BROKEN = [f"broken-{field}-{number}" for number, field in enumerate(FIELDS)]
 SOUND = ["sound-before", "sound-after"]
 IDS = [SOUND[0], *BROKEN, SOUND[1]]
@@ -151,7 +151,9 @@ HELD_FOR_EVER = "t 1 1 1 " + "9" * 30
 
 
 @pytest.mark.parametrize(
-    "value", ["", "x", "-1", "nan", "5 nan", "1e999", "9" * 400, HELD_FOR_EVER, None], ids=lambda value: str(value)[:9]
+    "value",
+    ["", "x", "-1", "nan", "5 nan", "1 o nan 0", "+ x *", "1e999", "9" * 400, HELD_FOR_EVER, None],
+    ids=lambda value: str(value)[:9],
 )
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_broken_fields_stop_nobody(server: Server, way: Callable[[Bench], None], value: str | None):
