@@ -3,9 +3,12 @@
 import difflib
 import json
 import re
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 from dtq_engine import codec, losses
 from dtq_engine.errors import InvalidTask, NotJson
@@ -15,6 +18,8 @@ T = TypeVar("T")
 _PLACE = re.compile(r" - at `\$?\.?(?P<place>.*)`$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`$", re.DOTALL)
+_OTHER = re.compile(r"Invalid enum value (?P<value>.*)$|Expected `str` matching regex", re.DOTALL)
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
 
 
 class Reader(Generic[T]):
@@ -56,6 +61,9 @@ def misfit(problem: str, kind: Any, noun: str) -> InvalidTask:
     if missing := _MISSING.match(what):
         field = _joined(place, missing["name"])
         return InvalidTask(field, f"{noun} lacks the field {field}: add it.")
+    if (other := _OTHER.match(what)) and (takes := _taken(kind, place)):
+        got = f", not {_short(other['value'])}" if other["value"] else ""
+        return InvalidTask(place or "body", f"{place or noun}: it takes {takes}{got}.")
     sentence = what.replace("`", "")
     return InvalidTask(place or "body", f"{place or noun}: {sentence[:1].lower()}{sentence[1:]}.")
 
@@ -63,6 +71,63 @@ def misfit(problem: str, kind: Any, noun: str) -> InvalidTask:
 def names_of(kind: Any) -> tuple[str, ...]:
     """The fields that a class reads; none for what is no class of msgspec's."""
     return getattr(kind, "__struct_encode_fields__", ())
+
+
+def _taken(kind: Any, place: str) -> str:
+    """In words, what a class takes at a place: of a pattern its description says so. Empty where nobody does."""
+    found = [_type_of(kind)]
+    for step in _STEP.findall(place):
+        found = [inner for each in found for plain, _ in _plain(each) for inner in _inside(plain, step)]
+    words = [word for each in found for plain, said in _plain(each) for word in _words(plain, said)]
+    *most, last = words or [""]
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+@lru_cache(maxsize=128)
+def _type_of(kind: Any) -> inspect.Type:
+    """What msgspec knows of a class; it takes longer to tell than to read most bodies."""
+    return inspect.type_info(kind)
+
+
+def _plain(found: inspect.Type, said: str = "") -> Iterator[tuple[inspect.Type, str]]:
+    """The types that a type stands for, each with its description."""
+    match found:
+        case inspect.Metadata():
+            schema: dict[str, Any] = cast(Any, found).extra_json_schema or {}
+            yield from _plain(found.type, schema.get("description", said))
+        case inspect.UnionType():
+            for each in found.types:
+                yield from _plain(each, said)
+        case _:
+            yield found, said
+
+
+def _inside(found: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    match found:
+        case inspect.StructType():
+            yield from (field.type for field in found.fields if field.encode_name == step)
+        case inspect.ListType():
+            yield found.item_type
+        case inspect.DictType():
+            yield found.value_type
+        case _:
+            return
+
+
+def _words(found: inspect.Type, said: str) -> Iterator[str]:
+    match found:
+        case inspect.LiteralType():
+            yield from map(repr, found.values)
+        case inspect.EnumType():
+            yield from (repr(member.value) for member in found.cls)
+        case inspect.StrType() if found.pattern and said:
+            yield said[:1].lower() + said[1:].rstrip(".").replace("`", "")
+        case inspect.IntType() | inspect.FloatType():
+            yield "a number"
+        case inspect.StructType() | inspect.DictType():
+            yield "an object"
+        case _:
+            return
 
 
 def refuse_repeated_names(data: bytes) -> None:

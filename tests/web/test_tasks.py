@@ -63,10 +63,10 @@ def test_tasks_are_listed_by_status_queue_and_type(api, hand, store, query, ids)
         ("limit=ten", "limit", "int"),
         ("limit=1&limit=2", "limit", "more than once"),
         ("stats=queued", "stats", "did you mean status?"),
-        ("status=done", "status", "done"),
-        ("queue=No", "queue", "regex"),
-        ("queue=default%0A", "queue", "regex"),
-        ("type=%00", "type", "regex"),
+        ("status=done", "status", "'cancelled' or 'expired', not 'done'"),
+        ("queue=No", "queue", "lower-case letters"),
+        ("queue=default%0A", "queue", "lower-case letters"),
+        ("type=%00", "type", "1 to 128 letters"),
     ],
 )
 def test_a_parameter_that_is_wrong_is_named(api, query, parameter, says):

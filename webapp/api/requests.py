@@ -23,7 +23,11 @@ QueueName = Annotated[
 ]
 TypeName = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$(?!\n)", description="A task type.", examples=["reports.build"]),
+    Meta(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$(?!\n)",
+        description="1 to 128 letters, digits, `_`, `.`, `:` or `-`, the first a letter, a digit or `_`.",
+        examples=["reports.build"],
+    ),
 ]
 TaskId = Annotated[
     str,
@@ -36,7 +40,7 @@ TaskId = Annotated[
 Reason = Annotated[str, Meta(max_length=500, description="Kept in the audit log.", examples=["ordered twice"])]
 Limit = Annotated[int, Meta(ge=1, le=200, description="At most this many.")]
 Cursor = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,6000}$(?!\n)", description="Goes on where a page ended: its `cursor`.")
+    str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,6000}$(?!\n)", description="The `cursor` of a page, to go on where it ended.")
 ]
 Wait = Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the task to end.", examples=[30])]
 
@@ -241,7 +245,17 @@ class EventsQuery(_Input):
     """Which events to list."""
 
     queue: QueueName | None = None
-    type: Annotated[str, Meta(pattern="^[A-Z_]{1,64}$(?!\n)", examples=["TASK_FAILED"])] | None = None
+    type: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[A-Z_]{1,64}$(?!\n)",
+                description="The name of an event, in upper-case letters and `_`.",
+                examples=["TASK_FAILED"],
+            ),
+        ]
+        | None
+    ) = None
     task_id: TaskId | None = None
     worker_id: Annotated[str, Meta(min_length=1, max_length=128, examples=["web-1-7-c0ffee"])] | None = None
     limit: Limit = 50
