@@ -157,7 +157,7 @@ def test_a_workflow_is_cancelled_although_some_of_its_tasks_are_gone(dtq, dtq_ap
     dtq_app.store.control.cancel(handle.tasks[0].id, queue="default")
     dtq.advance(dtq_app.settings.task_retention_s + 1)
     later = add.submit(3)
-    both = FlowHandle([*handle.tasks, later], [later], as_list=False)
+    both: FlowHandle[int] = FlowHandle([*handle.tasks, later], [later], as_list=False)
     assert both.cancel() == {later.id: CancelOutcome.CANCELLED}
 
 
