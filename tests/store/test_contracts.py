@@ -54,7 +54,7 @@ def test_a_queue_script_that_must_pass_at_maxmemory_opens_with_a_delete(name):
 
 
 def test_the_scripts_build_the_names_of_keys_py(store, conn):
-    library = (files("dtq_engine") / "lua" / "_lib.lua").read_text(encoding="utf-8")
+    library = scripts.read("_lib") + scripts.read("_accept")
     names = """
     local out = {TASK .. 'a', KEY['stream:dead-letter'], KEY.schedule, KEY['retry:schedule'], KEY.blocked, KEY.counters,
       KEY['stream:events'], KEY['stream:audit'], paused_key(), KEY.wake, KEY['wake:schedule'],
@@ -62,7 +62,8 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
       satellite('s', 'a'), satellite('c', 'a'), satellite('a', 'a'), idempotency_key('k'),
       KEY.claim .. ':w:t', KEY.types .. ':d', KEY.builds, KEY.request .. ':v:a:r',
       KEY.pulse, KEY.clock, KEY.scratch, KEY.periodic, KEY.periodic .. ':n', KEY.outbox, KEY.crew, KEY.limits,
-      KEY.limit .. ':b', KEY.limited, KEY.limited .. ':b', KEY.starts .. ':b'}
+      KEY.limit .. ':b', KEY.limited, KEY.limited .. ':b', KEY.starts .. ':b',
+      unique_key('d'), (throttle_of({['+throttle'] = '1 60000 d'})), KEY.absorbed .. ':a', KEY.depth}
     for p = 9, 0, -1 do out[#out + 1] = STREAM .. p end
     for _, state in ipairs({'C', 'D', 'E', 'F', 'S'}) do out[#out + 1] = index_key(state) end
     return out
@@ -77,6 +78,7 @@ def test_the_scripts_build_the_names_of_keys_py(store, conn):
         keys.request(q, "v", "a", "r"),
         *(keys.pulse(q), keys.clock(q), keys.scratch(q), keys.periodic(q), keys.periodic_task(q, "n"), keys.outbox(q)),
         *(keys.crew(q), keys.limits(q), keys.slots(q, "b"), keys.lines(q), keys.line(q, "b"), keys.starts(q, "b")),
+        *(keys.unique(q, "d"), keys.throttle(q, "d", 60_000), keys.absorbed(q, "a"), keys.depth(q)),
         *(keys.stream(q, priority) for priority in PRIORITIES),
         *(keys.index(q, status) for status in sorted(FINAL)),
     ]

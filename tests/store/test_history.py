@@ -29,7 +29,7 @@ def begin(store, client, ago_ms):
 
 
 @pytest.mark.parametrize("span", list(Span))
-@pytest.mark.parametrize("ago_ms", [0, 90_000])
+@pytest.mark.parametrize("ago_ms", [1_000, 90_000])
 def test_a_young_queue_began_with_nothing_before_and_after_its_first_note(hand, store, client, span, ago_ms):
     hand.submit("a")
     began_ms = begin(store, client, ago_ms)
