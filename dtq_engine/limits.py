@@ -150,9 +150,10 @@ def read_rate(label: str, value: object) -> tuple[int | None, int | None]:
     """Starts and the milliseconds that they are counted in, or None for both. Raises InvalidLimit."""
     if value is None:
         return None, None
+    said = shown(value)
     pair = cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
     if len(pair) != 2:
-        raise InvalidLimit(f"{label}: rate cannot be {shown(value)}: use (starts, seconds), such as (100, 60).")
+        raise InvalidLimit(f"{label}: rate cannot be {said}: use (starts, seconds), such as (100, 60).")
     starts, window = pair
     if type(starts) is not int or not 1 <= starts <= MAX_STARTS:
         raise InvalidLimit(
@@ -172,6 +173,7 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
     `limit` is a name, several, or a mapping of names to the parameters that each counts by; `limit_key` has those
     of all that are not in a mapping.
     """
+    said = shown(limit)
     if limit is None:
         if limit_key is not None:
             _refuse(task, "limit_key says what a limit counts by: name the limit by limit=…")
@@ -185,7 +187,7 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
         pairs = [(name, limit_key) for name in names]
     uses = tuple(_read_use(task, name, key) for name, key in pairs)
     if not 1 <= len(uses) <= LIMITS_CAP or len({use.name for use in uses}) < len(uses):
-        _refuse(task, f"limit cannot be {shown(limit)}: name 1 to {LIMITS_CAP} limits, each once")
+        _refuse(task, f"limit cannot be {said}: name 1 to {LIMITS_CAP} limits, each once")
     return uses
 
 

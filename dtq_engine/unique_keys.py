@@ -31,12 +31,13 @@ def read_key(value: object) -> UniqueKey:
     """What a key is made of, as given. Raises InvalidTask, which names `unique_key`."""
     if isinstance(value, str):
         return _read_text(value)
+    said = shown(value)
     names: tuple[object, ...] = cast("Any", value) if isinstance(value, tuple) else ()
     if not isinstance(value, tuple) and callable(value):
         _parameters_of(value)
         return value
     if not names or not all(isinstance(each, str) and each for each in names):
-        _refuse(f"unique_key cannot be {shown(value)}: use names of parameters, a template or a function of them.")
+        _refuse(f"unique_key cannot be {said}: use names of parameters, a template or a function of them.")
     return cast("tuple[str, ...]", names)
 
 

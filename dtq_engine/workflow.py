@@ -45,8 +45,6 @@ def check(task: NewTask, settings: Settings) -> None:
         validate.check_id(each.id)
         validate.check_queue(each.queue)
     _check_parents(task)
-    if task.after and task.deduplication is not None and task.deduplication.debounce_ms is not None:
-        raise InvalidTask("debounce", "a task that waits for others cannot be debounced: leave out after or debounce.")
 
 
 def _check_parents(task: NewTask) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dtq_engine import Deduplication, Dtq, InvalidHandler, InvalidTask, NewTask, Settings, Unique
 from dtq_engine.deduplication import Rule, read_published, read_rule
+from dtq_engine.model import Parent
 from dtq_engine.registry import Handler
 from dtq_engine.unique_keys import literal
 from dtq_engine.validate import check
@@ -222,6 +223,7 @@ def test_by_name_any_parameter_may_make_the_key():
         (Deduplication(debounce_max_ms=5), {}, "debounce_max"),
         (Deduplication(debounce_ms=5), {"delay_ms": 1}, "debounce"),
         (Deduplication(debounce_ms=5), {"run_at_ms": 1}, "debounce"),
+        (Deduplication(debounce_ms=5), {"after": (Parent("b", "default"),)}, "debounce"),
         ("unique", {}, "deduplication"),
     ],
 )
