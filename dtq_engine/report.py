@@ -95,7 +95,7 @@ class Report:
             sound = 0 <= done <= MOST and (total is None or 0 <= total <= MOST)
         except (TypeError, ValueError):
             sound = False
-        if not sound or note.__class__ is not str:
+        if not sound or not isinstance(note, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidReport(_problem(done, total, note))
         self.amount = (done, total, note)
         if not self._entered:
