@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from typing import Any
 
 UNWIND_S = 1.0
+AGAIN_S = 0.01
+MOST_SWALLOWED = 100
 
 
 class HandlerLoop:
@@ -29,7 +31,7 @@ class HandlerLoop:
         return outcome.result()
 
     def close(self) -> None:
-        """Cancel what handlers have left behind, and give it a moment to end."""
+        """Cancel what handlers have left behind, and give it a moment to end; then again, should it swallow that."""
         if self._loop is not None:
             self.run(_unwind())
             self._loop.close()
@@ -56,10 +58,13 @@ class HandlerLoop:
 
 async def _unwind() -> None:
     loop = asyncio.get_running_loop()
-    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    # What swallows a cancel gets more of them: a task that waits when its loop is closed ends as garbage, with noise.
+    for patience_s in (UNWIND_S, *[AGAIN_S] * MOST_SWALLOWED):
         for task in left:
             task.cancel()
-        await asyncio.wait(left, timeout=UNWIND_S)
+        if left:
+            _, left = await asyncio.wait(left, timeout=patience_s)
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()
 

@@ -121,7 +121,9 @@ def test_a_handler_that_really_blocks_is_late_too(dtq, dtq_app):
             dtq.run_all()
 
 
-def test_an_async_handler_that_swallows_its_end_is_left_behind(dtq, dtq_app):
+def test_an_async_handler_that_swallows_its_end_is_left_behind_and_has_ended_when_the_kit_has(dtq, dtq_app):
+    ended = []
+
     @dtq_app.task("stubborn", timeout=0.2, max_attempts=1)
     async def stubborn() -> None:
         for _ in range(5):
@@ -129,10 +131,14 @@ def test_an_async_handler_that_swallows_its_end_is_left_behind(dtq, dtq_app):
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
                 continue
+        ended.append("at last")
 
     handle = stubborn.submit()
     dtq.run_all(raise_failures=False)
     assert handle.status() == TaskStatus.DEAD_LETTERED
+    assert ended == []
+    dtq.__exit__(None, None, None)
+    assert ended == ["at last"]
 
 
 @pytest.mark.parametrize("inline", [False, True])
