@@ -144,40 +144,30 @@ class TasksQuery(_Input):
     cursor: Cursor | None = None
 
 
-class TaskQuery(_Input):
-    """Where to look for a task, and how long to wait for it."""
-
-    queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
-    wait: Wait = 0
-
-
-class TreeQuery(_Input):
-    """Where to look for a task, and how many others at most."""
-
-    queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
-    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many tasks.")] = 200
-
-
 class PlaceQuery(_Input):
     """Where to look for a task."""
 
     queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
 
 
-class LogsQuery(_Input):
+class TaskQuery(PlaceQuery):
+    """Where to look for a task, and how long to wait for it."""
+
+    wait: Wait = 0
+
+
+class TreeQuery(PlaceQuery):
+    """Where to look for a task, and how many others at most."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many tasks.")] = 200
+
+
+class LogsQuery(PlaceQuery):
     """Which log lines of a task are wanted."""
 
-    queue: Annotated[QueueName | None, Meta(description="Look in this queue only, which is faster.")] = None
     after: Annotated[int, Meta(ge=0, le=10**15, description="Only those after this number: go on where you were.")] = 0
     attempt: Annotated[int, Meta(ge=0, le=10**15, description="Only those of this attempt.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="At most so many.")] = 200
-
-
-class RequeueBody(_Input):
-    """Why a task is requeued, and whether what its executions saved stays, so that it goes on where it was."""
-
-    reason: Reason = ""
-    keep_steps: bool = True
 
 
 class ReasonBody(_Input):
@@ -186,17 +176,21 @@ class ReasonBody(_Input):
     reason: Reason = ""
 
 
-class PriorityBody(_Input):
+class RequeueBody(ReasonBody):
+    """Why a task is requeued, and whether what its executions saved stays, so that it goes on where it was."""
+
+    keep_steps: bool = True
+
+
+class PriorityBody(ReasonBody, kw_only=True):
     """Another priority."""
 
     priority: Annotated[int, Meta(ge=0, le=9)]
-    reason: Reason = ""
 
 
-class PauseBody(_Input):
+class PauseBody(ReasonBody):
     """Why a queue is paused, and for how long; without `for_seconds` until it is resumed."""
 
-    reason: Reason = ""
     for_seconds: Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)] | None = None
 
 
@@ -207,18 +201,16 @@ class RateBody(_Input):
     seconds: Annotated[float, Meta(ge=0.001, le=31 * 86_400)]
 
 
-class LimitBody(_Input):
+class LimitBody(ReasonBody):
     """What a limit is to be; what is not given stays as the code says it, and `none` lifts it."""
 
-    reason: Reason = ""
     max_running: Annotated[int, Meta(ge=1, le=1_000_000)] | Literal["none"] | None = None
     rate: RateBody | Literal["none"] | None = None
 
 
-class PurgeBody(_Input):
+class PurgeBody(ReasonBody):
     """What to purge: `delayed` means what waits for its time as well."""
 
-    reason: Reason = ""
     delayed: bool = False
 
 
@@ -231,14 +223,13 @@ class LettersQuery(_Input):
     cursor: Cursor | None = None
 
 
-class LettersBody(_Input):
+class LettersBody(ReasonBody):
     """Which dead letters are meant. At least one of `queue`, `type` and `all` must be given."""
 
     queue: QueueName | None = None
     type: TypeName | None = None
     all: bool | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many at a time.")] = 1000
-    reason: Reason = ""
 
 
 class EventsQuery(_Input):
