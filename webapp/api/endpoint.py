@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import msgspec
 from flask import request
 
 from dtq_engine import InvalidTask
@@ -28,16 +29,21 @@ class Operation:
     answers: Mapping[int, Any]
     query: type[Any] = Nothing
     body: type[Any] | None = None
-    body_is_optional: bool = False
     misfit: str = "INVALID_BODY"
     problems: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def body_is_optional(self) -> bool:
+        """Whether no body is as good as an empty object, as nothing in it is needed."""
+        return self.body is not None and not any(each.required for each in msgspec.structs.fields(self.body))
+
 
 def endpoint(operation: Operation) -> Callable[[F], F]:
     """Make a function the view of an endpoint: it gets `query` and `body` as it says it takes them."""
     reader = None if operation.body is None else Reader(operation.body)
+    optional = operation.body_is_optional
 
     def guard(view: F) -> F:
         @wraps(view)
@@ -48,7 +54,7 @@ def endpoint(operation: Operation) -> Callable[[F], F]:
             elif request.environ.get("QUERY_STRING"):
                 read_query(request, Nothing)
             if reader is not None:
-                arguments["body"] = _body(operation, reader)
+                arguments["body"] = _body(operation, reader, optional)
             return view(**arguments)
 
         guarded.dtq_roles = operation.roles  # type: ignore[attr-defined]
@@ -58,9 +64,9 @@ def endpoint(operation: Operation) -> Callable[[F], F]:
     return guard
 
 
-def _body(operation: Operation, reader: Reader[Any]) -> Any:
+def _body(operation: Operation, reader: Reader[Any], optional: bool) -> Any:
     try:
-        return read_body(request.environ, reader, optional=operation.body_is_optional)
+        return read_body(request.environ, reader, optional=optional)
     except InvalidTask as error:
         raise Problem(400, operation.misfit, str(error), more={"field": error.field}) from None
 

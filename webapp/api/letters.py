@@ -22,7 +22,7 @@ from webapp.api import paging
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.requests import LettersBody, LettersQuery, PlaceQuery, ReasonBody
 from webapp.api.responses import BulkAnswer, DeadLetterPage, Refusal
-from webapp.api.verbs import done, moving
+from webapp.api.verbs import acting, done, moving
 from webapp.errors import problem_of
 from webapp.problems import Problem
 from webapp.readers import sees_payloads
@@ -71,13 +71,8 @@ def discard(task_id: str, query: PlaceQuery, body: ReasonBody) -> Response:
 
 
 def _bulk(summary: str, role: Role) -> Operation:
-    return Operation(
-        summary=summary,
-        roles=(role,),
-        body=LettersBody,
-        answers={200: BulkAnswer},
-        example={"queue": "reports", "type": "reports.build", "reason": "the bug is fixed"},
-    )
+    example = {"queue": "reports", "type": "reports.build", "reason": "the bug is fixed"}
+    return acting(summary, BulkAnswer, role=role, body=LettersBody, example=example)
 
 
 @blueprint.post("/dlq/requeue")

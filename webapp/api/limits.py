@@ -8,6 +8,7 @@ from webapp.answers import reply
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.queues import NOT_FOUND, known
 from webapp.api.requests import LimitBody, RateBody, ReasonBody
+from webapp.api.verbs import acting
 from webapp.roles import Role
 from webapp.state import web
 
@@ -32,11 +33,10 @@ def of_queue(queue: str) -> Response:
 
 @blueprint.post("/queues/<queue>/limits/<name>/set")
 @endpoint(
-    Operation(
-        summary="Let other numbers be in force than the code's",
-        roles=(Role.OPERATOR,),
+    acting(
+        "Let other numbers be in force than the code's",
+        LimitVerbShape,
         body=LimitBody,
-        answers={200: LimitVerbShape},
         problems=(*NOT_FOUND, "LIMIT_NOT_FOUND", "INVALID_LIMIT"),
         example={"max_running": 1, "reason": "they ask us to be gentle"},
     )
@@ -50,12 +50,9 @@ def set_limit(queue: str, name: str, body: LimitBody) -> Response:
 
 @blueprint.post("/queues/<queue>/limits/<name>/clear")
 @endpoint(
-    Operation(
-        summary="Let the code's numbers be in force again",
-        roles=(Role.OPERATOR,),
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: LimitVerbShape},
+    acting(
+        "Let the code's numbers be in force again",
+        LimitVerbShape,
         problems=(*NOT_FOUND, "LIMIT_NOT_FOUND"),
         example={"reason": "all is well again"},
     )

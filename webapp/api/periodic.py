@@ -11,6 +11,7 @@ from webapp.answers import reply
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.queues import NOT_FOUND, known
 from webapp.api.requests import ReasonBody
+from webapp.api.verbs import acting
 from webapp.readers import sees_payloads
 from webapp.roles import Role
 from webapp.state import web
@@ -18,6 +19,10 @@ from webapp.state import web
 blueprint = Blueprint("periodic", __name__)
 
 PROBLEMS = (*NOT_FOUND, "PERIODIC_NOT_FOUND", "INVALID_TRANSITION")
+
+
+def _acting(summary: str, reason: str, *problems: str) -> Operation:
+    return acting(summary, PeriodicVerbShape, example={"reason": reason}, problems=(*PROBLEMS, *problems))
 
 
 @blueprint.get("/periodic")
@@ -28,17 +33,7 @@ def index() -> Response:
 
 
 @blueprint.post("/queues/<queue>/periodic/<path:name>/pause")
-@endpoint(
-    Operation(
-        summary="Let the ticks of a periodic task pass",
-        roles=(Role.OPERATOR,),
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: PeriodicVerbShape},
-        problems=PROBLEMS,
-        example={"reason": "the warehouse moves"},
-    )
-)
+@endpoint(_acting("Let the ticks of a periodic task pass", "the warehouse moves"))
 def pause(queue: str, name: str, body: ReasonBody) -> Response:
     """They pass without a task, until it is resumed."""
     web().app.store.periodic.pause(name, queue=known(queue), **doer(body.reason))
@@ -46,17 +41,7 @@ def pause(queue: str, name: str, body: ReasonBody) -> Response:
 
 
 @blueprint.post("/queues/<queue>/periodic/<path:name>/resume")
-@endpoint(
-    Operation(
-        summary="Let a periodic task run again",
-        roles=(Role.OPERATOR,),
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: PeriodicVerbShape},
-        problems=PROBLEMS,
-        example={"reason": "the warehouse has moved"},
-    )
-)
+@endpoint(_acting("Let a periodic task run again", "the warehouse has moved"))
 def resume(queue: str, name: str, body: ReasonBody) -> Response:
     """From its next tick on; what passed meanwhile is not made up for."""
     web().app.store.periodic.resume(name, queue=known(queue), **doer(body.reason))
@@ -64,17 +49,7 @@ def resume(queue: str, name: str, body: ReasonBody) -> Response:
 
 
 @blueprint.post("/queues/<queue>/periodic/<path:name>/trigger")
-@endpoint(
-    Operation(
-        summary="Run a periodic task now",
-        roles=(Role.OPERATOR,),
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: PeriodicVerbShape},
-        problems=(*PROBLEMS, "MEMORY_FULL"),
-        example={"reason": "last night's failed"},
-    )
-)
+@endpoint(_acting("Run a periodic task now", "last night's failed", "MEMORY_FULL"))
 def trigger(queue: str, name: str, body: ReasonBody) -> Response:
     """Out of turn, and even while it is paused; `task_id` is that of the task."""
     receipt = web().app.store.periodic.trigger(name, queue=known(queue), **doer(body.reason))

@@ -12,6 +12,7 @@ from webapp.answers import reply
 from webapp.api.endpoint import Operation, endpoint
 from webapp.api.requests import PauseBody, PurgeBody, ReasonBody
 from webapp.api.responses import QueueAnswer
+from webapp.api.verbs import acting
 from webapp.problems import Problem
 from webapp.roles import Role
 from webapp.state import web
@@ -37,12 +38,10 @@ def show(queue: str) -> Response:
 
 @blueprint.post("/queues/<queue>/pause")
 @endpoint(
-    Operation(
-        summary="Let no further task of a queue start",
-        roles=(Role.OPERATOR,),
+    acting(
+        "Let no further task of a queue start",
+        QueueAnswer,
         body=PauseBody,
-        body_is_optional=True,
-        answers={200: QueueAnswer},
         problems=NOT_FOUND,
         example={"reason": "database upgrade", "for_seconds": 1800},
     )
@@ -56,12 +55,9 @@ def pause(queue: str, body: PauseBody) -> Response:
 
 @blueprint.post("/queues/<queue>/resume")
 @endpoint(
-    Operation(
-        summary="Let the tasks of a queue start again",
-        roles=(Role.OPERATOR,),
-        body=ReasonBody,
-        body_is_optional=True,
-        answers={200: QueueAnswer},
+    acting(
+        "Let the tasks of a queue start again",
+        QueueAnswer,
         problems=NOT_FOUND,
         example={"reason": "upgrade done"},
     )
@@ -74,12 +70,11 @@ def resume(queue: str, body: ReasonBody) -> Response:
 
 @blueprint.post("/queues/<queue>/purge")
 @endpoint(
-    Operation(
-        summary="Cancel all that waits in a queue",
-        roles=(Role.ADMIN,),
+    acting(
+        "Cancel all that waits in a queue",
+        PurgeShape,
+        role=Role.ADMIN,
         body=PurgeBody,
-        body_is_optional=True,
-        answers={200: PurgeShape},
         problems=NOT_FOUND,
         example={"reason": "a wrong import", "delayed": True},
     )

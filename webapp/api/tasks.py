@@ -109,7 +109,6 @@ def logs(task_id: str, query: LogsQuery) -> Response:
         roles=(Role.OPERATOR, Role.SUBMIT),
         query=PlaceQuery,
         body=ReasonBody,
-        body_is_optional=True,
         answers={200: VerbAnswer, 202: VerbAnswer},
         problems=MOVES,
         example={"reason": "ordered twice"},

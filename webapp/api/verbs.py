@@ -1,4 +1,4 @@
-"""What people do to one task: the endpoints of tasks and of dead letters alike."""
+"""What people do: the shape of all endpoints that change something, and of those that move one task."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,8 @@ from flask import Response
 from webapp.actions import Doer
 from webapp.answers import reply
 from webapp.api.endpoint import Operation
-from webapp.api.requests import PlaceQuery, ReasonBody, RequeueBody
+from webapp.api.reading import Nothing
+from webapp.api.requests import PlaceQuery, ReasonBody
 from webapp.api.responses import VerbAnswer
 from webapp.api.waits import checked
 from webapp.roles import Role
@@ -17,24 +18,38 @@ MOVES = ("TASK_NOT_FOUND", "INVALID_TRANSITION", "IDEMPOTENCY_CONFLICT", "NEWER_
 """Why a task may not be moved."""
 
 
+def acting(
+    summary: str,
+    answer: type[Any],
+    *,
+    example: dict[str, Any],
+    role: Role = Role.OPERATOR,
+    query: type[Any] = Nothing,
+    body: type[Any] = ReasonBody,
+    problems: tuple[str, ...] = (),
+) -> Operation:
+    """An endpoint that changes something, and whose body may say why."""
+    return Operation(
+        summary=summary,
+        roles=(role,),
+        query=query,
+        body=body,
+        answers={200: answer},
+        problems=problems,
+        example=example,
+    )
+
+
 def moving(
     summary: str,
     *,
     role: Role = Role.OPERATOR,
-    body: Any = ReasonBody,
+    body: type[Any] = ReasonBody,
     example: dict[str, Any] | None = None,
 ) -> Operation:
     """An endpoint that does something to the task in its path."""
-    return Operation(
-        summary=summary,
-        roles=(role,),
-        query=PlaceQuery,
-        body=body,
-        body_is_optional=body in {ReasonBody, RequeueBody},
-        answers={200: VerbAnswer},
-        problems=MOVES,
-        example=example or {"reason": "the partner is back"},
-    )
+    example = example or {"reason": "the partner is back"}
+    return acting(summary, VerbAnswer, example=example, role=role, query=PlaceQuery, body=body, problems=MOVES)
 
 
 def done(task_id: str, outcome: str, verb: Callable[..., None], queue: str | None, who: Doer) -> Response:
