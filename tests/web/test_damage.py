@@ -88,4 +88,5 @@ def test_a_list_says_which_keys_it_cannot_read_and_shows_the_rest(api, store, cl
     found = api.get("/api/v1/dlq").json
     assert found["dead_letters"]
     assert found["unreadable"] == [keys.dead_letters("other")]
-    assert keys.dead_letters("other") in api.get("/dead-letters", headers={"Accept": "text/html"}).text
+    for path, key in (("/dead-letters", keys.dead_letters("other")), ("/activity", keys.audit("other"))):
+        assert key in api.get(path, headers=HTML).text

@@ -2,7 +2,7 @@
 
 from flask import Blueprint, Response, request, url_for
 
-from dtq_engine import AuditEntry, RedisDamaged
+from dtq_engine import AuditEntry
 from webapp.api import paging
 from webapp.api.history import latest_actions
 from webapp.pages.render import page
@@ -21,11 +21,12 @@ LOOKS = 6
 @require(Role.OPERATOR)
 def index() -> Response:
     """Actions, newest first, of one queue or all, by whom and on what."""
-    queues, unreadable = _queues()
+    queues, unreadable = web().app.store.inspect.queues(), set[str]()
     queue, wanted = request.args.get("queue") or None, request.args.get("q", "").strip()[:200]
     cursor, found = paging.given(request.args.get("cursor")), list[AuditEntry]()
+    names = queues if queue is None else {queue} & set(queues)
     for _ in range(LOOKS):
-        entries, cursor = latest_actions(queues if queue is None else {queue} & set(queues), LIMIT, cursor, set())
+        entries, cursor = latest_actions(names, LIMIT, cursor, unreadable)
         found += [each for each in entries if wanted.lower() in f"{each.actor} {each.action} {each.target}".lower()]
         if cursor is None or len(found) >= LIMIT:
             break
@@ -35,20 +36,8 @@ def index() -> Response:
         live="activity/_list.html",
         entries=found,
         queues=queues,
-        unreadable=unreadable,
+        unreadable=sorted(unreadable),
         queue=queue,
         wanted=wanted,
         next_url=following,
     )
-
-
-def _queues() -> tuple[list[str], list[str]]:
-    """The queues whose log can be read, and those whose cannot."""
-    readable, damaged = list[str](), list[str]()
-    for name in web().app.store.inspect.queues():
-        try:
-            web().app.store.events.audit(name, 1)
-            readable.append(name)
-        except RedisDamaged:
-            damaged.append(name)
-    return readable, damaged
