@@ -58,23 +58,29 @@ def test_the_log_line_of_a_limit_that_is_set_names_its_queue(api, hand, caplog):
     [
         ("strip", {"max_running": 1}, 404, "LIMIT_NOT_FOUND"),
         ("stripe", {}, 400, "INVALID_LIMIT"),
-        ("stripe", {"max_running": 0}, 400, None),
-        ("stripe", {"max_running": True}, 400, None),
-        ("stripe", {"rate": {"starts": 1, "seconds": 0}}, 400, None),
-        ("stripe", {"rate": 5}, 400, None),
+        ("stripe", {"max_running": 0}, 400, "INVALID_BODY"),
+        ("stripe", {"max_running": True}, 400, "INVALID_BODY"),
+        ("stripe", {"rate": {"starts": 1, "seconds": 0}}, 400, "INVALID_BODY"),
+        ("stripe", {"rate": 5}, 400, "INVALID_BODY"),
     ],
     ids=repr,
 )
 def test_what_cannot_be_is_refused(api, hand, name, body, status, code):
     answer = api.post(f"{API}/queues/default/limits/{name}/set", json=body)
-    assert answer.status_code == status, answer.json
-    assert code in {None, answer.json["code"]}
+    assert (answer.status_code, answer.json["code"]) == (status, code)
 
 
 def test_the_page_of_a_queue_shows_its_limits(web, hand):
     page = client_of(web, "viewer").get("/queues/default", headers={"Accept": "text/html"}).text
     assert "stripe" in page
     assert "the whole queue" not in page
+
+
+def test_what_was_done_to_a_limit_leads_to_its_queue_and_to_no_task(api, hand):
+    api.post(f"{API}/queues/default/limits/stripe/set", json={"max_running": 3})
+    page = api.get("/activity", headers={"Accept": "text/html"}).text
+    assert "/queues/default#limits-title" in page
+    assert "/tasks/stripe" not in page
 
 
 def test_a_task_that_is_submitted_here_keeps_to_the_limits_of_its_type(api, store, hand):
