@@ -354,8 +354,8 @@ def test_what_makes_no_sense_of_tasks_that_are_alike_is_named(api, fields, field
         ({"metadata": {"a": "x" * 5000}}, "metadata", "metadata take"),
         ({"unique": "always"}, "unique", "'until_done' or 'waiting', not 'always'"),
         ({"after": ["t1", "no id"]}, "after[1]", "1 to 64 letters"),
-        ({"run_at": "9999-01-01T00:00:00Z"}, "run_at", "within the next ten years"),
-        ({"run_at": "0001-01-01T00:00:00Z"}, "run_at", "within the next ten years"),
+        ({"run_at": "9999-01-01T00:00:00Z"}, "run_at", "1970 to ten years from now"),
+        ({"run_at": "0001-01-01T00:00:00Z"}, "run_at", "1970 to ten years from now"),
     ],
     ids=repr,
 )

@@ -16,6 +16,7 @@ PUBLIC_MODULES = {
         for name in (
             *("branches", "cursors", "deduplication", "findings", "instants", "logs", "masking", "metrics"),
             *("limit_shapes", "operator_shapes", "report_shapes", "shapes", "strict", "tree_shapes", "unique_keys"),
+            "validate",
         )
     ),
 }

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,12 +11,9 @@ from msgspec import UnsetType
 from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
 from dtq_engine.deduplication import Rule, read_published, read_rule
 from dtq_engine.unique_keys import literal
-from webapp.api.requests import TEN_YEARS_S, NewTaskBody
+from dtq_engine.validate import instant_ms
+from webapp.api.requests import NewTaskBody
 from webapp.state import Web
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-_LONGEST = timedelta(seconds=TEN_YEARS_S)
 
 
 def new_task(body: NewTaskBody, here: Web) -> NewTask:
@@ -60,10 +56,11 @@ def _parents(body: NewTaskBody, here: Web) -> tuple[Parent, ...]:
         if body.on_parent_failure == "run":
             raise InvalidTask("on_parent_failure", "on_parent_failure is about those in after: name some, or drop it.")
         return ()
-    tasks = here.app.store.inspect.find(list(dict.fromkeys(body.after)))
-    missing = [task_id for task_id, task in zip(dict.fromkeys(body.after), tasks, strict=True) if task is None]
-    if missing:
-        raise InvalidTask("after", f"There is no task {missing[0]} to wait for: check the id, or its time is over.")
+    ids = list(dict.fromkeys(body.after))
+    tasks = here.app.store.inspect.find(ids)
+    if None in tasks:
+        missing = ids[tasks.index(None)]
+        raise InvalidTask("after", f"There is no task {missing} to wait for: check the id, or its time is over.")
     run_anyway = body.on_parent_failure == "run"
     return tuple(Parent(task.id, task.queue, run_anyway) for task in tasks if task is not None)
 
@@ -111,9 +108,7 @@ def _run_at_ms(body: NewTaskBody) -> int | None:
         return None
     if body.delay_seconds is not None:
         raise InvalidTask("run_at", "delay_seconds and run_at exclude each other: give one of them.")
-    if not _EPOCH <= body.run_at <= datetime.now(UTC) + _LONGEST:
-        raise InvalidTask("run_at", f"run_at cannot be {body.run_at}: give a time within the next ten years.")
-    return (body.run_at - _EPOCH) // _MILLISECOND
+    return instant_ms("run_at", body.run_at)
 
 
 def _timeout_ms(body: NewTaskBody) -> int | None:
