@@ -4,7 +4,6 @@ What is checked at submit is what the worker will check: the stored bytes are re
 handler's own types, so that a call that was accepted can be made.
 """
 
-import difflib
 import hashlib
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from dtq_engine.errors import InvalidTask, NotJson
 from dtq_engine.fields import Fields
 from dtq_engine.places import locate
 from dtq_engine.signature import Signature
+from dtq_engine.words import plural, taken
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -151,7 +151,7 @@ class Arguments:
 
     def _too_many(self, given: int) -> InvalidTask:
         takes = len(self._signature.positions)
-        most = f"at most {takes} positional argument{'' if takes == 1 else 's'}" if takes else "no positional arguments"
+        most = f"at most {plural(takes, 'positional argument')}" if takes else "no positional arguments"
         verb = "was" if given == 1 else "were"
         behind = " behind the result of what comes before it" if self._signature.is_fed else ""
         hint = ": leave out the first one, or use si(), which takes no result" if self._signature.is_fed else ""
@@ -161,9 +161,7 @@ class Arguments:
         return InvalidTask(name, f"{self._signature.task} needs the argument {name}: pass it.")
 
     def _unknown(self, name: str) -> InvalidTask:
-        known = sorted(self._names)
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known) or 'none'}."
+        hint = taken(name, sorted(self._names))
         return InvalidTask(name, f"{self._signature.task} has no argument {name}; {hint}")
 
 

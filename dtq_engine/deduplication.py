@@ -3,7 +3,6 @@
 A key says which tasks are alike; `unique_keys` makes it.
 """
 
-import difflib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -17,6 +16,7 @@ from dtq_engine.errors import InvalidTask
 from dtq_engine.model import Deduplication, NewTask, Unique
 from dtq_engine.signature import Signature
 from dtq_engine.unique_keys import Bind, UniqueKey, key_of, names_in, read_key
+from dtq_engine.words import nearest
 
 
 class DeduplicationOptions(TypedDict, total=False):
@@ -121,8 +121,7 @@ def check_key(rule: Rule | None, signature: Signature) -> None:
         return
     for name in names_in(rule.key):
         if name not in signature.types and not signature.takes_others:
-            near = difflib.get_close_matches(name, signature.types, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(signature.types) or 'none'}."
+            hint = nearest(name, signature.types, f"it has {', '.join(signature.types) or 'none'}.")
             raise InvalidTask("unique_key", f"unique_key names {name}, which is no parameter of the handler; {hint}")
 
 

@@ -1,6 +1,5 @@
 """Names in JSON that no field of a class has: msgspec would leave them out without a word."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -8,6 +7,7 @@ from msgspec import inspect as types
 
 from dtq_engine.errors import NotJson
 from dtq_engine.losses import named
+from dtq_engine.words import taken
 
 Object = types.StructType | types.DataclassType | types.TypedDictType
 Keyless = Object | types.BoolType | types.NoneType | types.CollectionType | types.TupleType | types.NamedTupleType
@@ -141,6 +141,4 @@ def _check(kind: Object, part: object, path: str) -> None:
     tag = kind.tag_field if isinstance(kind, types.StructType) else None
     for name in cast("Mapping[str, object]", part):
         if name not in known and name != tag:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known) or 'none'}."
-            raise NotJson(named(f"{path}.{name}"), f"{named(path)} has no field {name}; {hint}")
+            raise NotJson(named(f"{path}.{name}"), f"{named(path)} has no field {name}; {taken(name, known)}")

@@ -1,6 +1,5 @@
 """What a task type decides for all its tasks, and what a call decides for one."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from dtq_engine.errors import InvalidHandler, InvalidTask
 from dtq_engine.limits import LimitUse
 from dtq_engine.model import NewTask, Parent, RetryPolicy
 from dtq_engine.unique_keys import Bind
+from dtq_engine.words import nearest
 
 Duration = float | timedelta
 """Seconds, or a timedelta."""
@@ -157,8 +157,7 @@ def check_names(same: DeduplicationOptions, taker: Callable[..., object]) -> Non
     for name in same.keys() - known.keys():
         parameters = inspect.signature(taker).parameters.values()
         options = [*(each.name for each in parameters if each.kind is each.KEYWORD_ONLY), *known]
-        near = difflib.get_close_matches(name, options, n=1)
-        raise InvalidTask(name, f"there is no option {name}; " + (f"did you mean {near[0]}?" if near else "remove it."))
+        raise InvalidTask(name, f"there is no option {name}; {nearest(name, options, 'remove it.')}")
 
 
 def rule_of(defaults: Defaults, options: Options) -> Rule | None:

@@ -1,6 +1,5 @@
 """JSON from strangers, read into a class: whatever is wrong with it is said in one sentence that names the field."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from msgspec import inspect
 
 from dtq_engine import codec, losses
 from dtq_engine.errors import InvalidTask, NotJson
+from dtq_engine.words import taken
 
 T = TypeVar("T")
 
@@ -55,8 +55,7 @@ def misfit(problem: str, kind: Any, noun: str) -> InvalidTask:
     what = problem[: found.start()] if found else problem
     if unknown := _UNKNOWN.match(what):
         name = unknown["name"]
-        near = difflib.get_close_matches(name, names_of(kind), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names_of(kind)) or 'none'}."
+        hint = taken(name, names_of(kind))
         return InvalidTask(_joined(place, name), f"{noun} has no field {_short(name)}; {hint}")
     if missing := _MISSING.match(what):
         field = _joined(place, missing["name"])

@@ -1,9 +1,24 @@
-"""Numbers as people say them."""
+"""Numbers as people say them, and names as they may have meant them."""
+
+import difflib
+from collections.abc import Iterable
 
 
 def plural(count: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `1,200 tasks`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean colour?`, if one of the known names is much like this one; else what is to be said otherwise."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def taken(name: str, known: Iterable[str]) -> str:
+    """The nearest of the names that something takes, else all of them."""
+    names = list(known)
+    return nearest(name, names, f"it takes {', '.join(names) or 'none'}.")
 
 
 def span(ms: float | None) -> str:

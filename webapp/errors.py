@@ -74,8 +74,11 @@ SENT_AS = {
     "debounce": "debounce_seconds",
     "debounce_max": "debounce_max_seconds",
     "headers": "metadata",
+    "expires_in": "expires_in_seconds",
 }
 """What fields of a task are called in requests, where it is not what handlers' options are called."""
+
+_OPTIONS = re.compile(r"\b(debounce_max|debounce|headers|expires_in|(?<=at_most and )per)\b")
 
 
 def register(flask: Flask) -> None:
@@ -108,8 +111,7 @@ def _as_sent(detail: str, field: str) -> str:
     """A sentence about how a task was sent, with the names that fields have in requests; of its contents as it is."""
     if field not in {*SENT_AS, "at_most", "unique_key"}:
         return detail
-    words = re.compile(r"\b(debounce_max|debounce|headers|(?<=at_most and )per)\b")
-    return words.sub(lambda found: SENT_AS[found[0]], detail)
+    return _OPTIONS.sub(lambda found: SENT_AS[found[0]], detail)
 
 
 def answer(problem: Problem) -> Response:

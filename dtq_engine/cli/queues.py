@@ -1,6 +1,5 @@
 """`dtq queues`, `dtq pause`, `dtq resume`, `dtq purge`: the queues at a glance, holding one, and emptying it."""
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ from dtq_engine.operator_shapes import PurgeShape
 from dtq_engine.shapes import PauseShape, QueuesShape, queue_shape
 from dtq_engine.store import Store
 from dtq_engine.validate import TEN_YEARS_MS
-from dtq_engine.words import plural, span
+from dtq_engine.words import nearest, plural, span
 
 HEADERS = (
     Column("QUEUE", least=10),
@@ -157,8 +156,7 @@ def must_be_known(name: str, known: Sequence[str]) -> None:
     """Raise QueueNotFound, with the nearest name there is, for a queue that no task was ever in."""
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "see them all: dtq queues."
+    hint = nearest(name, known, "see them all: dtq queues.")
     raise QueueNotFound(f"There is no queue {name}; {hint}")
 
 

@@ -102,21 +102,14 @@ class Control:
         validate.check_queue(queue)
         request, actor, reason = asked(request, actor, reason)
         total, call = 0, 0
-        place, passed, since = "", "0", ""
-        while place != "-":
-            args = (f"{request}:{call}", actor, reason, "1" if delayed else "0", place, passed, since)
-            cancelled, place, passed, since = self._base.run("purge", queue, *args).decode().split(" ")
+        part, passed, since = "", "0", ""
+        while part != "-":
+            args = (f"{request}:{call}", actor, reason, "1" if delayed else "0", part, passed, since)
+            cancelled, part, passed, since = self._base.run("purge", queue, *args).decode().split(" ")
             total, call = total + int(cancelled), call + 1
         return total
 
-    def _verb(
-        self,
-        verb: str,
-        task_id: str,
-        queue: str | None,
-        request: str,
-        *args: str | int,
-    ) -> str:
+    def _verb(self, verb: str, task_id: str, queue: str | None, request: str, *args: str | int) -> str:
         """Run a verb on one task; its answer, or the error that the answer stands for."""
         task_id, queue = place(task_id, queue)
         where = queue or self._where(verb, task_id, request)
@@ -155,8 +148,8 @@ class Control:
             return self._inspect.queue_of(task_id)
         except TaskNotFound:
             queues = self._inspect.queues()
-            asked = [("EXISTS", self._base.keys.request(name, verb, task_id, request)) for name in queues]
-            for name, there in zip(queues, self._base.connection.pipeline(asked), strict=True):
+            answered = [("EXISTS", self._base.keys.request(name, verb, task_id, request)) for name in queues]
+            for name, there in zip(queues, self._base.connection.pipeline(answered), strict=True):
                 if there == 1:
                     return name
             raise

@@ -61,14 +61,13 @@ class Inspect:
         """Where each task is, asking all queues at once."""
         queues = [queue] if queue else self.queues()
         asked = [(name, task_id) for task_id in task_ids for name in queues]
-        replies = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
-        return {task_id: name for (name, task_id), there in zip(asked, replies, strict=True) if there == 1}
+        there = self.which_exist(asked)
+        return {task_id: name for name, task_id in asked if (name, task_id) in there}
 
     def which_exist(self, places: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         """Those of these (queue, id) that have a task."""
-        asked = list(places)
-        there = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in asked])
-        return {place for place, answer in zip(asked, there, strict=True) if answer == 1}
+        answers = self._connection.pipeline([("EXISTS", self._keys.task(*place)) for place in places])
+        return {place for place, there in zip(places, answers, strict=True) if there == 1}
 
     def read(self, places: Sequence[tuple[str, str]], sides: str = SIDES) -> list[Task | None]:
         """The tasks at these (queue, id); two pipelines however many there are.

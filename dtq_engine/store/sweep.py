@@ -76,30 +76,25 @@ class Sweep:
             for names in scan(self._base, f"{keys.prefix}:{kind}:{{*"):
                 for queue, rests in by_queue(names, f"{keys.prefix}:{kind}:").items():
                     for bucket in (rest.decode("utf-8", "replace") for rest in rests):
-                        yield from self._sweep_bucket(queue, f"{place}:{bucket}", name(queue, bucket))
-
-    def _sweep_bucket(self, queue: str, place: str, key: str) -> Iterator[dict[str, int]]:
-        cursor: Any = 0
-        while self._base.connection.call("TYPE", key) == b"zset":
-            cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
-            for part in chunks(flat[::2], [0] * len(flat[::2]), IDS_PER_CALL):
-                places = [word for member in part for word in (place, member)]
-                yield _counts(self._base.run("sweep", queue, 0, 0, *places))
-            if int(cursor) == 0:
-                break
+                        for members in self._members(name(queue, bucket)):
+                            yield self._sweep(queue, f"{place}:{bucket}", members)
 
     def _sweep_members(self, queue: str) -> Iterator[dict[str, int]]:
         """Members of schedules and indexes whose record may be gone."""
         keys = self._base.keys
         sets = (keys.schedule(queue), keys.retry_schedule(queue), keys.blocked(queue), *keys.indexes(queue).values())
         for key in sets:
-            cursor: Any = 0
-            # What is damaged is somebody's to mend; the rest need not wait for it.
-            while self._base.connection.call("TYPE", key) == b"zset":
-                cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
-                yield self._sweep(queue, "task", flat[::2])
-                if int(cursor) == 0:
-                    break
+            for members in self._members(key):
+                yield self._sweep(queue, "task", members)
+
+    def _members(self, key: str) -> Iterator[Sequence[bytes]]:
+        """The members of a sorted set, in parts. What is damaged is somebody's to mend; the rest need not wait."""
+        cursor: Any = 0
+        while self._base.connection.call("TYPE", key) == b"zset":
+            cursor, flat = self._base.connection.call("ZSCAN", key, cursor, "COUNT", 1000)
+            yield flat[::2]
+            if int(cursor) == 0:
+                break
 
     def _sweep_deliveries(self, queue: str) -> Iterator[dict[str, int]]:
         """Deliveries that the group has passed, so that no worker meets them again."""
@@ -115,16 +110,15 @@ class Sweep:
         if self._base.connection.call("TYPE", stream) != b"stream":
             return
         while page := self._base.connection.call("XRANGE", stream, first, "+", "COUNT", IDS_PER_CALL):
-            places = [part for entry, _ in page for part in (place, entry)]
-            yield _counts(self._base.run("sweep", queue, 0, 0, *places))
+            yield self._sweep(queue, place, [entry for entry, _ in page])
             first = f"({page[-1][0].decode()}"
 
     def _sweep(self, queue: str, kind: str, names: Sequence[bytes]) -> dict[str, int]:
-        """Look at tasks (by their records or satellites), idempotency keys or unique keys."""
+        """Look at tasks (by their records or satellites), idempotency keys, or what there is of another kind."""
         total: dict[str, int] = {}
         for part in chunks(names, [0] * len(names), IDS_PER_CALL):
             numbers = (len(part) if kind in OF_TASKS else 0, len(part) if kind == "idempotency" else 0)
-            given = [word for name in part for word in (kind, name)] if kind == "unique" else part
+            given = part if any(numbers) else [word for name in part for word in (kind, name)]
             _add(total, _counts(self._base.run("sweep", queue, *numbers, *given)))
         return total
 

@@ -51,7 +51,7 @@ class KnownTypes:
         return self._digest
 
     def announce(self, *, frees: bool = False) -> frozenset[str]:
-        """Publish the types; the first time, make the queues known as well. The queues where that failed.
+        """Publish the types, and make the queues known. The queues where that failed.
 
         With `frees` tasks that waited for such a build are looked at again even if it is known.
         """
@@ -74,8 +74,8 @@ class KnownTypes:
     def _tell(self, queue: str, frees: bool) -> bool:
         """Tell one queue, and say if that is damaged, which must not keep the types from the others."""
         try:
-            if not self._digest:
-                self._store.workers.register_queue(queue)
+            # Each time: a list of queues that was damaged and dropped is written anew by those who serve them.
+            self._store.workers.register_queue(queue)
             # Before the types, without which nobody may claim: no task starts where its limits are not known.
             self._store.limits.declare(queue, self._limits)
             self._store.workers.announce([queue], self._types, build=self._build, frees=frees)

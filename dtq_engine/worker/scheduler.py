@@ -114,11 +114,14 @@ class Scheduler(Loop):
         if now - self._looked_at >= LOOK_S:
             known = {}
             self._survive(self._ticker.take_over, "take over what workers announce")
-        self._due = {queue: known.get(queue, now) for queue in self._store.inspect.queues()}
+        try:
+            self._due = {queue: known.get(queue, now) for queue in self._store.inspect.queues()}
+        finally:
+            # Even where their list is damaged: it is mended only by who leads.
+            self._leading.set()
         self._named_at = now
         if not known:
             self._looked_at = now
-        self._leading.set()
 
     def _promote(self) -> None:
         for queue, due in list(self._due.items()):

@@ -352,6 +352,7 @@ def test_what_makes_no_sense_of_tasks_that_are_alike_is_named(api, fields, field
         ({"debounce_seconds": 5, "unique": "waiting"}, "debounce_seconds", "debounce_seconds excludes"),
         ({"unique_key": "headers"}, "unique_key", "or debounce_seconds too"),
         ({"metadata": {"a": "x" * 5000}}, "metadata", "metadata take"),
+        ({"expires_in_seconds": 1, "delay_seconds": 5}, "expires_in_seconds", "expires_in_seconds must be more"),
         ({"unique": "always"}, "unique", "'until_done' or 'waiting', not 'always'"),
         ({"after": ["t1", "no id"]}, "after[1]", "1 to 64 letters"),
         ({"run_at": "9999-01-01T00:00:00Z"}, "run_at", "1970 to ten years from now"),

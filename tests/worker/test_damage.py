@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dtq_engine import Dtq, Snooze, Store, Task, TaskStatus
+from dtq_engine import Dtq, Handle, Snooze, Store, Task, TaskStatus
 from dtq_engine.errors import RedisDamaged
-from dtq_engine.worker import Worker
+from dtq_engine.worker import Worker, known_types
 from dtq_engine.worker.loop import Loop
 from dtq_engine.worker.outage import Outage
 from dtq_engine.worker.repeats import Repeats
@@ -21,8 +21,34 @@ Ended = Callable[..., Task]
 pytestmark = pytest.mark.drains
 
 
+@pytest.fixture
+def work(app: Dtq) -> Any:
+    """A task that has nothing to do."""
+
+    @app.task("work")
+    def work() -> int:
+        return 1
+
+    return work
+
+
+@pytest.fixture
+def damage(store: Store, client: Any) -> str:
+    """The key that successes need, which holds something else."""
+    key = store.keys.index("default", TaskStatus.SUCCEEDED)
+    client.set(key, "oops")
+    return key
+
+
+def held(worker: Worker, work: Any) -> Handle[int]:
+    """A task whose outcome this worker holds."""
+    handle: Handle[int] = work.submit()
+    wait_until(lambda: worker.parts.inflight.held)
+    return handle
+
+
 def test_a_success_that_cannot_be_recorded_is_held_with_its_lease_and_slot_until_it_can_be(
-    app: Dtq, start: Start, store: Store, client: Any, ended: Ended, log: Any
+    app: Dtq, start: Start, client: Any, damage: str, ended: Ended, log: Any
 ) -> None:
     runs: list[int] = []
 
@@ -31,21 +57,19 @@ def test_a_success_that_cannot_be_recorded_is_held_with_its_lease_and_slot_until
         runs.append(1)
         return "done"
 
-    key = store.keys.index("default", TaskStatus.SUCCEEDED)
-    client.set(key, "oops")
     workers = [start(worker_concurrency=2), start(worker_concurrency=2)]
     handle = once.submit()
     wait_until(lambda: any(worker.parts.inflight.held for worker in workers))
     time.sleep(2.5)  # longer than a lease: heartbeats keep it
     assert handle.status() is TaskStatus.RUNNING
     assert sum(worker.parts.inflight.taken for worker in workers) == 1
-    client.delete(key)
+    client.delete(damage)
     assert ended(handle).status is TaskStatus.SUCCEEDED
     assert handle.result() == "done"
     wait_until(lambda: sum(worker.parts.inflight.taken for worker in workers) == 0)
     assert len(runs) == 1
     assert log.text.count("cannot be recorded") == 1
-    assert f"the key {key} is a string, not a zset; rename or delete it" in log.text
+    assert f"the key {damage} is a string, not a zset; rename or delete it" in log.text
     assert not [record for record in log.records if record.exc_info]
 
 
@@ -75,66 +99,70 @@ def test_outcomes_that_do_not_need_a_damaged_key_are_recorded(
 
 
 def test_a_worker_that_holds_outcomes_stops_in_time_and_its_tasks_come_back(
-    app: Dtq, start: Start, store: Store, client: Any, ended: Ended, log: Any
+    work: Any, start: Start, client: Any, damage: str, ended: Ended, log: Any
 ) -> None:
-    @app.task("work")
-    def work() -> int:
-        return 1
-
-    key = store.keys.index("default", TaskStatus.SUCCEEDED)
-    client.set(key, "oops")
     worker = start(drain_timeout_s=0.5)
-    handle = work.submit()
-    wait_until(lambda: worker.parts.inflight.held)
+    handle = held(worker, work)
     began = time.monotonic()
     worker.stop()
     worker.join(10)
     assert time.monotonic() - began < 3
     assert "1 tasks come back when their leases expire" in log.text
-    client.delete(key)
+    client.delete(damage)
     start()
     assert ended(handle, timeout=15).status is TaskStatus.SUCCEEDED
 
 
 @pytest.mark.keeps_keys
 def test_an_outcome_that_was_held_does_not_count_once_the_task_is_anothers(
-    app: Dtq, start: Start, store: Store, client: Any, log: Any
+    work: Any, start: Start, store: Store, client: Any, damage: str, log: Any
 ) -> None:
-    @app.task("work")
-    def work() -> int:
-        return 1
-
-    key = store.keys.index("default", TaskStatus.SUCCEEDED)
-    client.set(key, "oops")
     worker = start()
-    handle = work.submit()
-    wait_until(lambda: worker.parts.inflight.held)
+    handle = held(worker, work)
     record = store.keys.task("default", handle.id)
     token, *rest = client.hget(record, "L").decode().split(" ")
     client.hset(record, "L", " ".join(["another" + token[7:], *rest]))
-    client.delete(key)
+    client.delete(damage)
     wait_until(lambda: not worker.parts.inflight.held)
     assert "does not count" in log.text
 
 
 def test_a_lock_of_a_wrong_type_keeps_nobody_from_leading(
-    app: Dtq, start: Start, store: Store, client: Any, ended: Ended
+    work: Any, start: Start, store: Store, client: Any, ended: Ended
 ) -> None:
-    @app.task("work")
-    def work() -> int:
-        return 1
-
     client.rpush(store.keys.leader(), "oops")
     start()
     assert ended(work.options(delay=0.1).submit()).status is TaskStatus.SUCCEEDED
     assert client.type(store.keys.leader()) == b"string"
 
 
-def test_a_clock_of_a_wrong_type_moves_nothing(app: Dtq, start: Start, store: Store, client: Any, ended: Ended) -> None:
-    @app.task("work")
-    def work() -> int:
-        return 1
+def test_a_damaged_list_of_queues_is_said_once_and_mended_by_whoever_leads(
+    work: Any, start: Start, store: Store, client: Any, ended: Ended, log: Any
+) -> None:
+    key = store.keys.queues()
+    client.set(key, "oops")
+    worker = start()
+    wait_until(lambda: client.type(key) != b"string")
+    worker.parts.types.announce()
+    assert ended(work.options(delay=0.1).submit()).status is TaskStatus.SUCCEEDED
+    (said,) = [each for each in log.records if "the scheduler loop failed" in each.getMessage()]
+    assert f"The key {key} is a string" in said.getMessage()
+    assert said.exc_info is None
 
+
+def test_a_worker_puts_its_queues_back_into_their_list(
+    work: Any, start: Start, store: Store, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_types, "REFRESH_S", 0.1)
+    worker = start()
+    wait_until(lambda: worker.parts.scheduler.queues)
+    client.delete(store.keys.queues())
+    wait_until(lambda: store.inspect.queues() == ["default"])
+
+
+def test_a_clock_of_a_wrong_type_moves_nothing(
+    work: Any, start: Start, store: Store, client: Any, ended: Ended
+) -> None:
     start()
     key = store.keys.clock("default")
     for value in ("nan", "1e300", "soon"):
