@@ -1,6 +1,6 @@
 """What a task waits for, as `after=` and `on_parent_failure=` say it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dtq_engine import validate
@@ -33,13 +33,31 @@ def parents_of(
     if not isinstance(each, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidTask("after", "after names the tasks to wait for: use handles, prepared tasks or ids.")
     items = list(each)
-    if child is not None and child in (item for item in items if isinstance(item, str)):
-        raise InvalidTask("after", f"task {child} cannot wait for itself: name another task.")
-    places = [place for item in items for place in _places(app, item)]
+    ids = [validate.check_id(item) for item in items if isinstance(item, str)]
+    _refuse_itself(ids, child)
+    known = app.store.inspect.places_of(ids) if ids else {}
+    places = [place for item in items for place in _places(item, known)]
     return tuple(Parent(task_id, queue, run_anyway) for queue, task_id in dict.fromkeys(places))
 
 
-def _places(app: App, item: object) -> list[tuple[str, str]]:
+def parents_by_id(app: App, ids: Sequence[str], *, run_anyway: bool, child: str | None = None) -> tuple[Parent, ...]:
+    """The links to tasks that were submitted before, as a command or a request names them.
+
+    Raises InvalidTask for one that is not there, and for a task that waits for itself.
+    """
+    _refuse_itself(ids, child)
+    known = app.store.inspect.places_of(list(dict.fromkeys(ids))) if ids else {}
+    if missing := next((each for each in ids if each not in known), None):
+        raise InvalidTask("after", f"There is no task {missing} to wait for: check the id, or its time is over.")
+    return tuple(Parent(task_id, known[task_id], run_anyway) for task_id in dict.fromkeys(ids))
+
+
+def _refuse_itself(ids: Sequence[str], child: str | None) -> None:
+    if child is not None and child in ids:
+        raise InvalidTask("after", f"task {child} cannot wait for itself: name another task.")
+
+
+def _places(item: object, known: Mapping[str, str]) -> list[tuple[str, str]]:
     match item:
         case NewTask():
             return [(item.queue, item.id)]
@@ -48,16 +66,15 @@ def _places(app: App, item: object) -> list[tuple[str, str]]:
         case FlowHandle():
             return [(end.queue, end.id) for end in item.ends]
         case str():
-            return [(_queue_of(app, validate.check_id(item)), item)]
+            return [(_queue_of(item, known), item)]
         case _:
             raise InvalidTask("after", f"after cannot be {validate.shown(item)}: use handles, prepared tasks or ids.")
 
 
-def _queue_of(app: App, task_id: str) -> str:
-    try:
-        return app.store.inspect.queue_of(task_id)
-    except TaskNotFound:
+def _queue_of(task_id: str, known: Mapping[str, str]) -> str:
+    if task_id not in known:
         raise TaskNotFound(
             f"There is no task {task_id} to wait for: an id names one that was submitted; of those that are yet to be, "
             f"make the parents first and pass what prepare() made of them."
-        ) from None
+        )
+    return known[task_id]

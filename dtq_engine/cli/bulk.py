@@ -87,23 +87,32 @@ class Bulk:
         return 1 if self.refused else 0
 
     def _submit(self, chunk: Sequence[Numbered]) -> None:
-        ready = [each for number, line in chunk if (each := self._read(number, line)) is not None]
+        ready: list[Ready] = []
+        for number, written in chunk:
+            try:
+                line = self._read(written)
+                if not {task.id for _, task in ready}.isdisjoint(line.after or ()):
+                    # It waits for tasks of lines that were read and not sent: only what is there can be waited for.
+                    self._send(ready)
+                    ready = []
+                ready.append((number, new_task(line, self.app)))
+            except InvalidTask as error:
+                self._refuse(number, error)
+        self._send(ready)
+        self.last_line = chunk[-1][0]
+
+    def _send(self, ready: Sequence[Ready]) -> None:
         answers = submit_each(self.app, [task for _, task in ready])
         for (number, task), answer in zip(ready, answers, strict=True):
             if isinstance(answer, Receipt):
                 self._accept(number, task.type, answer)
             else:
                 self._refuse(number, answer)
-        self.last_line = chunk[-1][0]
 
-    def _read(self, number: int, line: bytes) -> Ready | None:
-        try:
-            if len(line) > LINE_BYTES:
-                raise InvalidTask("line", f"the line is longer than {LINE_BYTES:,} bytes.")
-            return number, new_task(with_defaults(read_line(line), self.defaults), self.app)
-        except InvalidTask as error:
-            self._refuse(number, error)
-            return None
+    def _read(self, written: bytes) -> Line:
+        if len(written) > LINE_BYTES:
+            raise InvalidTask("line", f"the line is longer than {LINE_BYTES:,} bytes.")
+        return with_defaults(read_line(written), self.defaults)
 
     def _accept(self, number: int, type_: str, receipt: Receipt) -> None:
         self.accepted += 1

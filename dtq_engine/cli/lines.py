@@ -4,16 +4,18 @@ import difflib
 import re
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from dtq_engine import codec, ids, losses
+from dtq_engine import codec, ids, losses, validate
+from dtq_engine.after import parents_by_id
 from dtq_engine.cli.values import duration_s, instant
 from dtq_engine.engine import Dtq
 from dtq_engine.errors import DtqError, InvalidTask, NotJson
-from dtq_engine.model import NewTask
+from dtq_engine.model import NewTask, Parent
 from dtq_engine.options import Defaults, Options, read_options, task_maker
 from dtq_engine.strict import refuse_repeated_names
 from dtq_engine.unique_keys import literal
@@ -23,8 +25,8 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One task as a line of NDJSON: `{"type": "reports.build", "payload": {"account_id": 7}}`.
 
     All but `type` may be left out. `delay`, `expires_in`, `timeout`, `per`, `debounce` and `debounce_max` are seconds
-    or durations (`"5m"`); `run_at` is an ISO 8601 time; `unique_key` is the key itself. `payload` is kept byte for
-    byte.
+    or durations (`"5m"`); `run_at` is an ISO 8601 time; `unique_key` is the key itself; `after` are ids of tasks that
+    were submitted before. `payload` is kept byte for byte.
     """
 
     type: str
@@ -39,6 +41,8 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: float | str | None = None
     max_attempts: int | None = None
     headers: dict[str, str] | None = None
+    after: list[str] | None = None
+    on_parent_failure: Literal["cancel", "run"] | None = None
     unique: Literal["waiting", "until_done", "no"] | None = None
     unique_key: str | None = None
     at_most: int | None = None
@@ -108,11 +112,14 @@ def _near(name: str, known: Collection[str]) -> str:
 
 
 def with_defaults(line: Line, defaults: Line) -> Line:
-    """The line, and the defaults where it does not say."""
+    """The line, and the defaults where it does not say. Raises InvalidTask for what only makes sense together."""
     given = {name: getattr(line, name) for name in Line.__struct_fields__ if getattr(line, name) is not None}
     if line.delay is not None or line.run_at is not None:
         given = {"delay": None, "run_at": None} | given
-    return msgspec.structs.replace(defaults, **given)
+    complete = msgspec.structs.replace(defaults, **given)
+    if line.on_parent_failure == "run" and not complete.after:
+        raise InvalidTask("on_parent_failure", "on_parent_failure is about those in after: name some, or drop it.")
+    return complete
 
 
 def new_task(line: Line, app: Dtq) -> NewTask:
@@ -125,7 +132,7 @@ def new_task(line: Line, app: Dtq) -> NewTask:
     if handler is not None:
         handler.bind_payload(payload)
     defaults = Defaults() if handler is None else handler.defaults
-    options = _options(line)
+    options = replace(_options(line), after=_parents(line, app))
     bind = codec.decode_object if handler is None else handler.bind_payload
     make = task_maker(line.type, defaults, options, app.settings, bind)
     limits = () if handler is None else handler.buckets(payload)
@@ -153,6 +160,11 @@ def _options(line: Line) -> Options:
             "debounce_max": _seconds("debounce_max", line.debounce_max),
         },
     )
+
+
+def _parents(line: Line, app: Dtq) -> tuple[Parent, ...]:
+    ids = [validate.check_id(each) for each in line.after or ()]
+    return parents_by_id(app, ids, run_anyway=line.on_parent_failure == "run", child=line.id)
 
 
 def _seconds(field: str, value: float | str | None) -> float | None:

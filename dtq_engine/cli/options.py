@@ -160,6 +160,10 @@ def _keep_instant(ctx: click.Context, param: click.Parameter, value: str | None)
         raise click.BadParameter(f"{error}.") from None
 
 
+def _keep_ids(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:
+    _keep(ctx, param, list(as_ids(ctx, param, value)) or None)
+
+
 def _describing(
     name: str, *, metavar: str, help: str, type: "click.ParamType[Any] | None" = None, callback: Callback = _keep
 ) -> Callable[[F], F]:
@@ -167,6 +171,8 @@ def _describing(
 
 
 _DESCRIBED = "dtq_engine.cli.described"
+_AFTER = "Start once this task has succeeded; may be given several times."
+_POLICY = "If one of --after fails for good: cancel (it ends too, which is the default), or run all the same."
 _UNIQUE = "No second one like it: waiting (for its start), until_done, or no (whatever the handler says)."
 _AT_MOST = "Accept no more of these in the time that --per says."
 _DEBOUNCE = "Start in this time, unless one like it comes: then that, and the time begins anew."
@@ -180,6 +186,8 @@ _TASK_OPTIONS = (
     _describing("--expires-in", metavar="DURATION", callback=_keep_duration, help="Drop it unless started by then."),
     _describing("--timeout", metavar="DURATION", callback=_keep_duration, help="How long an attempt may run."),
     _describing("--max-attempts", type=click.IntRange(1, 100), metavar="NUMBER", help="How often it is tried."),
+    click.option("--after", metavar="ID", multiple=True, callback=_keep_ids, expose_value=False, help=_AFTER),
+    _describing("--on-parent-failure", type=click.Choice(["cancel", "run"]), metavar="HOW", help=_POLICY),
     _describing("--unique", type=click.Choice(["waiting", "until_done", "no"]), metavar="HOW", help=_UNIQUE),
     _describing("--unique-key", metavar="TEXT", help="What makes tasks alike, instead of all arguments."),
     _describing("--at-most", type=click.IntRange(1, validate.THROTTLE_CAP), metavar="NUMBER", help=_AT_MOST),

@@ -17,7 +17,7 @@ from dtq_engine.harmless import safe
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
 from dtq_engine.shapes import submitted_shape
 from dtq_engine.submission import submit_one
-from dtq_engine.words import span
+from dtq_engine.words import plural, span
 
 _KNOWN = "It was submitted before and is {state}, in {where}."
 _STOOD_THERE = {
@@ -45,14 +45,16 @@ def submit(
     submitted as they are given, which is said.
 
     With --file each line is a task, {"type": …, "payload": {…}}, and may have the fields queue, priority,
-    delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts, headers, unique, unique_key,
-    at_most, per, debounce and debounce_max; the options of the command are for lines that do not say. A
-    line that is refused does not stop the others (exit code 1). With --json a line of JSON for each task.
+    delay, run_at, id, idempotency_key, expires_in, timeout, max_attempts, headers, after (a list of ids,
+    also of lines further up), on_parent_failure, unique, unique_key, at_most, per, debounce and
+    debounce_max; the options of the command are for lines that do not say. A line that is refused does not
+    stop the others (exit code 1). With --json a line of JSON for each task.
 
     \b
     Example:
       dtq submit reports.build account_id=7 month=2026-10 --delay 30s
       dtq submit reports.build '{"account_id": 7, "month": "2026-10"}' --wait
+      dtq submit reports.mail to=ann@example.com --after 01KB3M7X5W9T2Q
       dtq submit --file tasks.ndjson --queue night
     """
     line = described(click.get_current_context(), type_ or "")
@@ -76,6 +78,8 @@ def _refuse_with_file(line: Line, wait: float | None) -> None:
 
 
 def _submit_one(console: Console, line: Line, words: Sequence[str], wait: float | None) -> int:
+    if line.on_parent_failure == "run" and not line.after:
+        raise click.UsageError("--on-parent-failure is about the tasks in --after: name some, or drop it.")
     try:
         line.payload = msgspec.Raw(payload_of(words))
     except ValueError as error:
@@ -109,5 +113,10 @@ def _show(console: Console, task: NewTask, receipt: Receipt) -> None:
         waits_ms = task.delay_ms or (task.deduplication and task.deduplication.debounce_ms) or 0
         when = f" for {span(waits_ms)}" if task.run_at_ms is None else ""
         console.note(f"It is delayed{when}, in {where}.")
+    elif receipt.status is TaskStatus.BLOCKED:
+        end = "end" if any(each.run_anyway for each in task.after) else "succeed"
+        console.note(f"It waits for {plural(len(task.after), 'task')} to {end}, in {where}.")
+    elif receipt.status is TaskStatus.CANCELLED:
+        console.note(f"It was cancelled at once, as a task that it waits for had failed, in {where}.")
     else:
         console.note(f"It waits in {where}.")

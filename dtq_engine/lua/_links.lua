@@ -276,10 +276,12 @@ function weave(links)
     return links.packed({awaited = awaited, takes = task['+takes'] or 'n', start = start, told = 0})
   end
 
-  -- Once a call's tasks are in: ask their parents, wherever they are.
+  -- Once a call's tasks are in: ask their parents, wherever they are. `joined`: one of this queue was asked.
   function links.introduce(task, now)
     for queue, id, kind in string.gmatch(task['+after'] or '', '(%S+) (%S+) %a (%a)') do
-      if kind == 'l' and queue == QUEUE then links.join(id, task.id, now)
+      if kind == 'l' and queue == QUEUE then
+        task.joined = true
+        links.join(id, task.id, now)
       elseif kind == 'l' then links.ask(queue .. ' ' .. id, task.id) end
     end
   end

@@ -135,5 +135,10 @@ for _, task in ipairs(linked) do
   if link and not is_withheld(task) then link(task, now) end
 end
 if #linked > 0 then flush_ended(now) end
+-- What found its parents ended does not wait: it starts, or ends at once.
+for _, task in ipairs(linked) do
+  local state = task.joined and redis.pcall('HGET', TASK .. task.id, 's')
+  if type(state) == 'string' then reply[task.at + 2] = state end
+end
 finish(now)
 return reply

@@ -46,19 +46,19 @@ class Inspect:
 
     def find(self, task_ids: Sequence[str], *, queue: str | None = None) -> list[Task | None]:
         """Several tasks in order, None for each that is not there."""
-        places = self._places(task_ids, queue)
+        places = self.places_of(task_ids, queue=queue)
         found = iter(self.read([(places[task_id], task_id) for task_id in task_ids if task_id in places]))
         return [next(found) if task_id in places else None for task_id in task_ids]
 
     def queue_of(self, task_id: str) -> str:
         """The queue that holds a task. Raises TaskNotFound."""
-        places = self._places([task_id], None)
+        places = self.places_of([task_id])
         if task_id not in places:
             raise _not_found(task_id, None)
         return places[task_id]
 
-    def _places(self, task_ids: Sequence[str], queue: str | None) -> dict[str, str]:
-        """Where each task is, asking all queues at once."""
+    def places_of(self, task_ids: Sequence[str], *, queue: str | None = None) -> dict[str, str]:
+        """The queue of each task that is there, asking all queues at once, or one."""
         queues = [queue] if queue else self.queues()
         asked = [(name, task_id) for task_id in task_ids for name in queues]
         there = self.which_exist(asked)

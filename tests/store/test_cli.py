@@ -98,6 +98,100 @@ def test_a_debounced_task_is_told(dtq, store):
     assert store.inspect.get(first.out.strip()).payload == b'{"n":2}'
 
 
+def test_a_task_may_wait_for_others(dtq, store, hand):
+    hand.submit("a")
+    hand.submit("b", queue="far")
+    ran = dtq(
+        "submit", "mail", "--id", "c", "--after", "a", "--after", "b", "--after", "a", "--on-parent-failure", "run"
+    )
+    assert (ran.code, ran.out, ran.err) == (0, "c\n", f"{AS_GIVEN}It waits for 2 tasks to end, in queue default.\n")
+    nodes = store.trees.tree("c").nodes
+    assert {(node.id, node.queue) for node in nodes} == {("a", "default"), ("b", "far"), ("c", "default")}
+    hand.end(hand.claim_one("a"), DeadLetter(error(), "max_attempts"))
+    assert store.inspect.get("c").reason == "waits_for_parents"
+    alone = dtq("submit", "mail", "--after", "b")
+    assert alone.err == f"{AS_GIVEN}It waits for 1 task to succeed, in queue default.\n"
+
+
+def test_a_task_whose_parent_has_ended_is_told_as_what_it_is(dtq, store, hand):
+    hand.end(hand.start("good"), Succeed(b"1"))
+    hand.end(hand.start("bad"), DeadLetter(error(), "max_attempts"))
+    assert dtq("submit", "mail", "--after", "good").err == f"{AS_GIVEN}It waits in queue default.\n"
+    late = dtq("submit", "mail", "--id", "late", "--after", "bad")
+    assert (late.code, late.err) == (
+        0,
+        f"{AS_GIVEN}It was cancelled at once, as a task that it waits for had failed, in queue default.\n",
+    )
+    assert dtq("submit", "mail", "--after", "bad", "--json").json["status"] == "cancelled"
+    assert store.inspect.get("late").reason == "parent_failed:bad"
+
+
+def test_who_cannot_wait_is_told_why(dtq, hand):
+    hand.submit("a")
+    ghost = dtq("submit", "mail", "--after", "a", "--after", "ghost")
+    assert (ghost.code, ghost.out) == (2, "")
+    assert ghost.err == "Error: There is no task ghost to wait for: check the id, or its time is over.\n"
+    itself = dtq("submit", "mail", "--id", "x", "--after", "x")
+    assert itself.err == "Error: task x cannot wait for itself: name another task.\n"
+    alone = dtq("submit", "mail", "--on-parent-failure", "run")
+    assert alone.code == 2
+    assert "--on-parent-failure is about the tasks in --after: name some, or drop it." in alone.err
+    assert dtq("submit", "mail", "--after", "not an id").code == 2
+    assert dtq("submit", "mail", "--after", "a", "--on-parent-failure", "walk").code == 2
+    assert "debounce" in dtq("submit", "mail", "--after", "a", "--debounce", "5s").err
+
+
+def test_lines_of_a_file_may_wait_for_lines_further_up(dtq, store, hand):
+    hand.submit("earlier")
+    lines = (
+        b'{"type":"mail","id":"a"}\n'
+        b'{"type":"mail","id":"b","after":["a"],"queue":"far"}\n'
+        b'{"type":"mail","id":"c","after":["a","b","earlier"],"on_parent_failure":"run"}\n'
+        b'{"type":"mail","id":"d","after":["e"]}\n'
+        b'{"type":"mail","id":"e"}\n'
+        b'{"type":"mail","id":"f","on_parent_failure":"run"}\n'
+        b'{"type":"mail","id":"g","after":"a"}\n'
+        b'{"type":"mail","id":"h","after":["h"]}\n'
+        b'{"type":"mail","id":"i","after":["no id"]}\n'
+    )
+    ran = dtq("submit", "--file", "-", "--json", stdin=lines)
+    told = {line["line"]: line for line in ran.lines}
+    assert [told[number]["status"] for number in (1, 2, 3, 5)] == ["queued", "blocked", "blocked", "queued"]
+    errors = {number: told[number]["error"]["message"] for number in (4, 6, 7, 8, 9)}
+    assert errors == {
+        4: "There is no task e to wait for: check the id, or its time is over.",
+        6: "on_parent_failure is about those in after: name some, or drop it.",
+        7: "after: expected array | null, got str",
+        8: "task h cannot wait for itself: name another task.",
+        9: "id cannot be 'no id': use 1 to 64 letters, digits, '_' or '-'.",
+    }
+    tree = {node.id: [parent.id for parent in node.parents] for node in store.trees.tree("c").nodes}
+    assert tree == {"a": [], "b": ["a"], "c": ["a", "b", "earlier"], "earlier": []}
+
+
+def test_all_lines_of_a_file_wait_for_what_the_command_says(dtq, store, hand):
+    hand.submit("a")
+    lines = b'{"type":"mail","id":"b"}\n{"type":"mail","id":"c","after":[]}\n{"type":"mail","id":"d","after":["b"]}\n'
+    ran = dtq("submit", "--file", "-", "--after", "a", "--on-parent-failure", "run", stdin=lines)
+    assert ran.code == 0
+    found = {node.id: [each.id for each in node.parents] for node in store.trees.tree("d").nodes}
+    assert found == {"a": [], "b": ["a"], "d": ["b"]}
+    assert store.inspect.get("c").status == "queued"
+    hand.end(hand.claim_one("a"), DeadLetter(error(), "max_attempts"))
+    assert store.inspect.get("b").status == "queued"
+
+
+def test_a_line_whose_parent_was_refused_is_refused(dtq, store, monkeypatch):
+    monkeypatch.setenv("DTQ_MAX_QUEUE_DEPTH", "1")
+    lines = (
+        b'{"type":"mail","id":"a"}\n{"type":"mail","id":"b"}\n{"type":"mail","id":"c","queue":"far","after":["b"]}\n'
+    )
+    ran = dtq("submit", "--file", "-", stdin=lines)
+    assert ran.code == 1
+    assert "line 2: queue default holds 1 tasks" in ran.err
+    assert "line 3: There is no task b to wait for" in ran.err
+
+
 def test_lines_of_a_file_may_be_alike(dtq):
     lines = (
         b'{"type":"mail","unique":"waiting"}\n{"type":"mail","unique":"waiting"}\n'

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UnsetType
 
 from dtq_engine import InvalidTask, NewTask, Parent, RetryPolicy, new_id, published_buckets
+from dtq_engine.after import parents_by_id
 from dtq_engine.deduplication import Rule, read_published, read_rule
 from dtq_engine.unique_keys import literal
 from dtq_engine.validate import instant_ms
@@ -56,13 +57,7 @@ def _parents(body: NewTaskBody, here: Web) -> tuple[Parent, ...]:
         if body.on_parent_failure == "run":
             raise InvalidTask("on_parent_failure", "on_parent_failure is about those in after: name some, or drop it.")
         return ()
-    ids = list(dict.fromkeys(body.after))
-    tasks = here.app.store.inspect.find(ids)
-    if None in tasks:
-        missing = ids[tasks.index(None)]
-        raise InvalidTask("after", f"There is no task {missing} to wait for: check the id, or its time is over.")
-    run_anyway = body.on_parent_failure == "run"
-    return tuple(Parent(task.id, task.queue, run_anyway) for task in tasks if task is not None)
+    return parents_by_id(here.app, body.after, run_anyway=body.on_parent_failure == "run", child=body.id)
 
 
 def warnings_about(task_type: str, here: Web) -> list[str]:

@@ -35,6 +35,8 @@ class Weave:
         for task, receipt in zip(self.tasks, answer, strict=True):
             expected = SubmitOutcome.EXISTS if task in known else SubmitOutcome.NEW
             expect(receipt.outcome is expected, "a workflow is answered by what was promised", task.id, receipt)
+            state = seen.after.status(task.id)
+            expect(receipt.status is state, "a workflow is told what became of its tasks", task.id, receipt, state)
         for task in reversed(self.tasks):
             if task not in known:
                 promises.accept(task, TaskStatus.BLOCKED if task.after else TaskStatus.QUEUED)
