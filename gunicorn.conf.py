@@ -4,6 +4,7 @@ It listens on $PORT, as gunicorn does by itself. Threads, because an open socket
 and do nothing with it. What gunicorn's command line says wins.
 """
 
+import gc
 from typing import Any
 
 from dtq_engine import Settings
@@ -32,3 +33,13 @@ def on_starting(server: Any) -> None:
 def post_worker_init(_worker: Any) -> None:
     """Tell those who wait and stream as soon as the process is to end: they would outlast the grace."""
     announce()
+
+
+def worker_exit(_server: Any, _worker: Any) -> None:
+    """Let all that is in memory end with the process: Python would look for half a second at what refers to what."""
+    gc.freeze()
+
+
+def on_exit(_server: Any) -> None:
+    """The same, for the process that looks after the others."""
+    gc.freeze()

@@ -53,6 +53,12 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def cpu_s(pid: int) -> float:
+    """The seconds of CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class WorkerProcess:
     """One worker process; its handlers are written to a module `jobs` in `directory`, which is also where it runs."""
 
@@ -123,8 +129,7 @@ class WorkerProcess:
     @property
     def cpu_s(self) -> float:
         """The seconds of CPU time that it has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.pid)
 
 
 class Crew:
