@@ -712,6 +712,10 @@ class WorkerInfo:
     """How many executions have ended in this process, whatever came of them."""
     periodic: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the name of each periodic task, what tells its definition in this build from those of others."""
+    memory_kib: int | None = None
+    """What of it is in memory at this moment, without processes that it started; None where that is not known."""
+    overdue: int = 0
+    """How many of its executions have passed their time limit and could not be ended: threads that still run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

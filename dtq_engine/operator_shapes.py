@@ -12,7 +12,10 @@ GAP = "GAP"
 
 
 class WorkerShape(msgspec.Struct, kw_only=True):
-    """A worker process as it last described itself; `state` is `running` or `draining`."""
+    """A worker process as it last described itself; `state` is `running` or `draining`.
+
+    `overdue` counts executions that run on though their time is over; `memory_kib` is null where it is not known.
+    """
 
     id: str
     host: str
@@ -20,6 +23,8 @@ class WorkerShape(msgspec.Struct, kw_only=True):
     queues: list[str]
     concurrency: int
     in_flight: int
+    overdue: int
+    memory_kib: int | None
     state: str
     release: str
     types: list[str]
@@ -154,6 +159,8 @@ def worker_shape(info: WorkerInfo) -> WorkerShape:
         queues=list(info.queues),
         concurrency=info.concurrency,
         in_flight=info.in_flight,
+        overdue=info.overdue,
+        memory_kib=info.memory_kib,
         state=info.state,
         release=info.release,
         types=list(info.types),

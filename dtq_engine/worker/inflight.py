@@ -74,6 +74,11 @@ class InFlight:
         return list(self._running.values())
 
     @property
+    def overdue(self) -> int:
+        """How many run on though their time is over."""
+        return sum(each.overdue_since is not None for each in self.running())
+
+    @property
     def taken(self) -> int:
         """How many slots are taken."""
         return self._taken

@@ -22,6 +22,7 @@ from dtq_engine.report import Listener
 from dtq_engine.worker import checks
 from dtq_engine.worker.alive import AliveFile
 from dtq_engine.worker.drain import Drain
+from dtq_engine.worker.memory import resident_kib
 from dtq_engine.worker.parts import Parts
 from dtq_engine.worker.server import ServerFacts, look
 from dtq_engine.worker.signals import Signals
@@ -139,6 +140,8 @@ class Worker:
             seen_ms=seen_ms,
             schemas=self._schemas,
             periodic=self._periodic,
+            memory_kib=resident_kib(),
+            overdue=self.parts.inflight.overdue,
         )
 
     def _meet(self) -> ServerFacts:

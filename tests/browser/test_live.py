@@ -2,9 +2,10 @@
 
 from playwright.sync_api import expect
 
-from dtq_engine.model import Said
+from dtq_engine.model import Reschedule, Said
 from dtq_engine.store.progress import pack_line
 from tests.browser.test_tasks import live
+from tests.store.hand import error, info
 from tests.web.web_process import WebProcess
 
 
@@ -44,6 +45,54 @@ def test_progress_and_log_lines_come_while_one_looks_on(page, hand, store):
     expect(page.locator(".log li").last).to_be_in_viewport()
     expect(page.locator(".log li").last).to_contain_text("line 60 <img src=x onerror=alert(1)>")
     assert page.locator("main img").count() == 0
+
+
+def test_a_list_shows_how_far_a_running_task_is_while_its_ticks_and_rows_stay(page, hand, store):
+    claim = hand.start("a")
+    hand.submit("b")
+    page.goto("/tasks")
+    live(page)
+    row = page.locator('[id="row-default/a"]')
+    page.get_by_label("Tick a", exact=True).check()
+    place = row.bounding_box()
+    for at in range(1, 31):
+        store.reports.report("default", [(claim, Said((at, 60, f"page {at} <img src=x>", 1000)))])
+    expect(row.get_by_role("progressbar")).to_have_attribute("value", "50.0")
+    expect(row.locator(".why")).to_contain_text("50 %")
+    expect(row.locator(".error")).to_have_text("page 30 <img src=x>")
+    expect(page.get_by_label("Tick a", exact=True)).to_be_checked()
+    assert row.bounding_box()["y"] == place["y"]
+    hand.end(claim)
+    expect(row.locator(".badge")).to_have_text("succeeded")
+    expect(row.get_by_role("progressbar")).to_have_count(0)
+
+
+def test_the_workers_page_shows_how_far_each_of_their_tasks_is(page, hand, store):
+    store.workers.beat(info("w1", memory_kib=150 * 1024, overdue=2), 60)
+    claim = hand.start("a")
+    page.goto("/workers")
+    live(page)
+    worker = page.locator("article")
+    expect(worker).to_contain_text("Memory150 MiB")
+    expect(worker).to_contain_text("2 threads run on past the time limit")
+    store.reports.report("default", [(claim, Said((3, None, "row 3", 1000)))])
+    expect(worker.locator(".feed li")).to_contain_text("3 done row 3")
+    store.reports.report("default", [(claim, Said((30, 40, "row 30", 1000)))])
+    expect(worker.locator(".feed").get_by_role("progressbar")).to_have_attribute("value", "75.0")
+
+
+def test_what_an_earlier_attempt_said_is_no_progress_of_the_one_that_runs(page, hand, store):
+    claim = hand.start("a")
+    store.reports.report("default", [(claim, Said((3, 4, "", 1000)))])
+    page.goto("/tasks")
+    row = page.locator('[id="row-default/a"]')
+    expect(row.get_by_role("progressbar")).to_have_attribute("value", "75.0")
+    hand.end(claim, Reschedule(error("try again"), 0))
+    hand.claim_one()
+    expect(row.locator(".n")).to_have_text("2/12")
+    expect(row.locator(".badge")).to_have_text("running")
+    expect(row.get_by_role("progressbar")).to_have_count(0)
+    expect(row.locator(".error")).to_have_text("ValueError: try again")
 
 
 def test_a_list_keeps_ticks_open_menus_and_typed_text(page, hand):

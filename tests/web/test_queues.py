@@ -119,6 +119,10 @@ def test_workers_are_shown_as_they_describe_themselves(api, store):
     store.workers.beat(info("w1"), 60)
     (worker,) = api.get(f"{API}/workers").json["workers"]
     assert (worker["id"], worker["queues"], worker["concurrency"]) == ("w1", ["q1", "q2"], 10)
+    assert (worker["memory_kib"], worker["overdue"]) == (None, 0)
+    store.workers.beat(info("w1", memory_kib=2048, overdue=3), 60)
+    (worker,) = api.get(f"{API}/workers").json["workers"]
+    assert (worker["memory_kib"], worker["overdue"]) == (2048, 3)
 
 
 def test_events_are_listed_newest_first_and_walked_by_cursors(api, hand, store):

@@ -86,9 +86,10 @@ def test_an_overdue_thread_keeps_its_lease_and_its_result_is_discarded(app: Dtq,
         return "late"
 
     handle = slow.submit()
-    for _ in range(2):
-        start(visibility_timeout_s=0.8, heartbeat_interval_s=0.2)
+    workers = [start(visibility_timeout_s=0.8, heartbeat_interval_s=0.2) for _ in range(2)]
+    wait_until(lambda: sum(info.overdue for info in app.store.workers.list()) == 1)
     task = ended(handle)
+    wait_until(lambda: {worker.describe().overdue for worker in workers} == {0})
     assert (task.status, task.errors[-1].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
     assert runs == [True]
     assert task.result is None

@@ -7,6 +7,7 @@ from flask.blueprints import BlueprintSetupState
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from webapp.events.messages import EVENTS
 from webapp.pages import text
 from webapp.pages.assets import asset, place
 from webapp.pages.notices import notice
@@ -26,7 +27,7 @@ def set_up(state: BlueprintSetupState) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    ours: dict[str, Any] = {"url_for": url_for, "asset": asset, "Role": Role}
+    ours: dict[str, Any] = {"url_for": url_for, "asset": asset, "Role": Role, "every_event": ",".join(sorted(EVENTS))}
     environment.globals.update(ours)
     filters = (text.blocked, text.change, text.cut, text.number, text.size, text.span)
     environment.filters |= {each.__name__: each for each in filters}

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from flask import request
 
-from dtq_engine import Task, TaskStatus
+from dtq_engine import Progress, Task, TaskStatus
 from webapp.masking import hidden
 from webapp.pages.story import in_line
 from webapp.pages.text import blocked
@@ -73,6 +73,16 @@ class Row:
         return f"{request.script_root}/tasks/{quote(self.task_id)}?queue={quote(self.queue, safe='')}"
 
     @property
+    def progress(self) -> Progress | None:
+        """How far a task that runs says it is."""
+        return None if self.task is None else said(self.task)
+
+    @property
+    def words(self) -> str:
+        """What is wrong with the task; of one that runs without having failed, what it says."""
+        return self.error or (self.progress.note if self.progress else "")
+
+    @property
     def error(self) -> str:
         """How the latest attempt failed, if the task has not succeeded since; what blocks it, if something does."""
         task = self.task
@@ -90,6 +100,12 @@ def seen(task: Task) -> Task:
     A list does not read payloads, so that what to mask in an error is not known.
     """
     return task if sees_payloads() and not web().catalog.redacted(task.type) else hidden(task)
+
+
+def said(task: Task) -> Progress | None:
+    """The progress of the attempt that runs; what an earlier one said is no news of this one."""
+    found = task.progress
+    return found if task.status is TaskStatus.RUNNING and found and found.attempt == task.attempt else None
 
 
 def time_of(task: Task) -> tuple[str, int | None]:

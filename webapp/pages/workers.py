@@ -7,7 +7,7 @@ from flask import Blueprint, Response
 
 from dtq_engine import Task, TaskStatus, WorkerInfo
 from webapp.pages.render import page
-from webapp.pages.rows import seen
+from webapp.pages.rows import said, seen
 from webapp.rights import require
 from webapp.roles import Role
 from webapp.state import web
@@ -46,4 +46,4 @@ def index() -> Response:
         )
         for info in store.workers.list()
     ]
-    return page("workers/index.html", live="workers/_list.html", lines=lines)
+    return page("workers/index.html", live="workers/_list.html", lines=lines, said=said)
