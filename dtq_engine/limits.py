@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from dtq_engine import codec
-from dtq_engine.errors import InvalidLimit, InvalidTask
+from dtq_engine.errors import InvalidLimit, InvalidTask, NotJson
 from dtq_engine.validate import duration_ms, is_queue, shown
 
 QUEUE_WIDE = "*"
@@ -216,7 +216,12 @@ def bound(task: str, uses: Iterable[LimitUse], parameters: Mapping[str, object])
 
 
 def _default(value: object) -> str | int | None:
-    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+    """A default as it would be in the payload had it been passed, so that both count in one bucket."""
+    try:
+        plain = codec.decode(codec.write(value))
+    except NotJson:
+        return None
+    return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
 
 
 def check_known(task: str, uses: Iterable[LimitUse], known: Collection[str]) -> None:

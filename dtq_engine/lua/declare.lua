@@ -25,11 +25,12 @@ for name in pairs(said) do known[name] = known[name] or '' end
 local function merged(name)
   local found, own = {}, said[name]
   for numbers, since, seen in string.gmatch(known[name], '(%d+/%d+/%d+/%d+)/(%d+)/(%d+)') do
-    since, seen = tonumber(since), tonumber(seen)
+    -- A clock that was put back has said of what lives that it was seen in the future: that is now, or no limit would hold.
+    since, seen = tonumber(since), math.min(tonumber(seen), now)
     if numbers == own then
       found[#found + 1] = {numbers = numbers, since = math.min(since, now), seen = now}
       own = nil
-    elseif math.abs(now - seen) <= lapse then found[#found + 1] = {numbers = numbers, since = since, seen = seen} end
+    elseif now - seen <= lapse then found[#found + 1] = {numbers = numbers, since = since, seen = seen} end
   end
   if own then found[#found + 1] = {numbers = own, since = now, seen = now} end
   table.sort(found, function(a, b) return a.since > b.since or (a.since == b.since and a.numbers > b.numbers) end)

@@ -574,6 +574,18 @@ def test_a_limit_that_nobody_declares_any_more_is_gone_and_frees_those_who_wait(
     hand.end_all([*running, *hand.claim()])
 
 
+def test_a_clock_that_is_put_back_lifts_no_limit(hand, store, declare, clock):
+    declare(stripe=Numbers(1), other=Numbers(2))
+    clock.advance(-2 * LAPSE_MS / 1000)
+    hand.submit("a", "b", limits=STRIPE)
+    assert store.limits.tidy("default") == 0
+    declare(other=Numbers(2))
+    assert [each.task_id for each in hand.claim()] == ["a"]
+    # From then on its time runs by the clock as it is now.
+    clock.advance(LAPSE_MS / 1000 + 1)
+    assert store.limits.tidy("default") == 2
+
+
 @pytest.mark.drains
 def test_thousands_of_keys_are_freed_by_a_limit_that_is_raised(hand, store, declare, clock):
     declare(account=Numbers(1))

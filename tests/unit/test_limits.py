@@ -1,7 +1,9 @@
 """Limits as the code says them: what is refused, by name, and which buckets arguments lead to."""
 
-from datetime import timedelta
+from datetime import date, timedelta
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -135,6 +137,27 @@ def test_a_limit_stands_for_its_name_and_a_default_for_an_argument(app):
     limit = app.limit("seconds", rate=(1, timedelta(seconds=5)))
     assert limit.numbers == Numbers(None, 1, 5_000)
     assert task(app, limit=limit, limit_key="account").prepare().limits == ("seconds/3",)
+
+
+class Region(str, Enum):
+    """A text that `str` shows as something else."""
+
+    NORTH = "north"
+
+
+class Grade(Enum):
+    """A value that is no text by itself."""
+
+    BEST = 1
+
+
+@pytest.mark.parametrize("value", [Region.NORTH, Grade.BEST, UUID(int=7), date(2026, 1, 31), 10**30, "a b"], ids=repr)
+def test_a_default_counts_in_the_bucket_of_the_same_value_passed(app, value):
+    def keyed(key: Any = value) -> None: ...
+
+    keyed.__annotations__["key"] = type(value)
+    made = app.task("keyed", limit="account", limit_key="key")(keyed)
+    assert made.prepare().limits == made.prepare(value).limits
 
 
 def test_tasks_without_limits_have_no_buckets(app):
