@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
 import msgspec
 from cronsim import CronSim, CronSimError
@@ -129,6 +129,9 @@ def _refuse_zone(tz: str) -> NoReturn:
     raise InvalidHandler(f"the time zone {tz!r} is unknown: {hint}") from None
 
 
+_Positive = Annotated[int, msgspec.Meta(gt=0, lt=10**14)]
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the code says of one periodic task, as workers announce it: when, and which task.
 
@@ -139,14 +142,14 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     cron: str | None = None
     tz: str = "UTC"
-    every_ms: int | None = None
+    every_ms: _Positive | None = None
     catch_up: CatchUp = CatchUp.SKIP
-    jitter_ms: int = 0
+    jitter_ms: Annotated[int, msgspec.Meta(ge=0, lt=10**14)] = 0
     queue: str = "default"
     payload: str = "{}"
-    priority: int = 5
-    expires_in_ms: int | None = None
-    timeout_ms: int = 300_000
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = 5
+    expires_in_ms: _Positive | None = None
+    timeout_ms: _Positive = 300_000
     retry: RetryPolicy = RetryPolicy()
     keep_result: bool = True
     restartable: bool = False

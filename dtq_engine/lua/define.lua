@@ -14,7 +14,11 @@ local key = KEY.periodic .. ':' .. name
 local bad = damaged(KEY.periodic, 'set', key, 'hash')
 if bad then return bad end
 local now = now_ms()
-local known, when, removed, at = unpack(redis.call('HMGET', key, 'digest', 'schedule', 'removed', 'at'))
+local known, when, removed, at, definition, last, task = unpack(redis.call('HMGET', key, 'digest', 'schedule', 'removed', 'at',
+  'definition', 'last', 'task'))
+
+-- What says an instant, as Python reads it: anything else is damage.
+local function is_instant(value) return string.find(value, '^%d+$') ~= nil and #value <= 14 end
 
 if digest == '' then
   if not known or removed then return 'SAME' end
@@ -24,7 +28,9 @@ if digest == '' then
   finish(now)
   return 'REMOVED'
 end
-if known == digest and not removed and tonumber(at) then return 'SAME' end
+local is_dealt_with = at and is_instant(at)
+local is_run = not last or (is_instant(last) and string.find(task or 'none', '^[%w_-]+$'))
+if known == digest and not removed and definition == ARGV[5] and is_dealt_with and is_run then return 'SAME' end
 
 redis.call('SET', KEYS[1], '1')
 redis.call('SADD', KEY.periodic, name)
@@ -33,10 +39,11 @@ if moved_at ~= '' then
   redis.call('HDEL', key, 'paused')
   redis.call('HSET', key, 'at', moved_at == 'now' and whole(now) or moved_at)
   if moved_paused ~= '' then redis.call('HSET', key, 'paused', moved_paused) end
-elseif when ~= schedule or not tonumber(at) then
+elseif when ~= schedule or not is_dealt_with then
   -- Under another schedule it has missed nothing yet.
   redis.call('HSET', key, 'at', whole(now))
 end
+if not is_run then redis.call('HDEL', key, 'last', 'task') end
 redis.call('HDEL', key, 'removed')
 redis.call('PERSIST', key)
 push_token(KEY['wake:schedule'])

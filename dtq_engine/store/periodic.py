@@ -1,6 +1,7 @@
 """The periodic tasks that Redis knows, and what operators do to them: safe to send again, and audited."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -93,28 +94,43 @@ class Periodic:
 
 
 def decode(fields: Mapping[bytes, bytes]) -> PeriodicTask | None:
-    """A periodic task from its fields; None if there are none, or they cannot be read."""
+    """A periodic task from its fields; None if there are none, or they cannot be read: then `define` mends them."""
     try:
-        note = _NOTE.decode(fields[b"paused"]) if b"paused" in fields else None
+        note = _note(fields[b"paused"]) if b"paused" in fields else None
         return PeriodicTask(
             definition=_DEFINITION.decode(fields[b"definition"]),
             digest=fields[b"digest"].decode(),
-            at_ms=int(fields[b"at"]),
-            last_ms=int(fields[b"last"]) if b"last" in fields else None,
+            at_ms=_instant(fields[b"at"]),
+            last_ms=_instant(fields[b"last"]) if b"last" in fields else None,
             last_task=fields[b"task"].decode() if b"task" in fields else None,
             paused_ms=None if note is None else round(note.since),
             paused_by="" if note is None else note.by,
             pause_reason="" if note is None else note.reason,
-            removed_ms=int(fields[b"removed"]) if b"removed" in fields else None,
+            removed_ms=_instant(fields[b"removed"]) if b"removed" in fields else None,
         )
     except (msgspec.MsgspecError, KeyError, ValueError):
         return None
 
 
+def _instant(value: bytes) -> int:
+    """Milliseconds since the epoch, as `define` takes them for such. Raises ValueError for anything else."""
+    if not (value.isdigit() and len(value) <= 14):
+        raise ValueError(f"{value!r} is no instant")
+    return int(value)
+
+
 class _Note(msgspec.Struct):
-    by: str
-    reason: str
-    since: float
+    by: str = ""
+    reason: str = ""
+    since: Annotated[float, msgspec.Meta(ge=0, lt=1e14)] = 0.0
+
+
+def _note(value: bytes) -> _Note:
+    """Who paused it; nobody knows when the note cannot be read, and then it is paused all the same."""
+    try:
+        return _NOTE.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Note()
 
 
 _NOTE = msgspec.json.Decoder(_Note)

@@ -77,7 +77,7 @@ class Parts:
         self.executor = Executor(registry, self.inflight, around, make_children)
         self.failures = Failures(registry.hooks, self.executor.event_loop)
         self.lifetime = Lifetime(registry.hooks, self.executor.event_loop)
-        self.scheduler = Scheduler(self.store, self.outage)
+        self.scheduler = Scheduler(self.store, self.outage, 2 * settings.heartbeat_interval_s)
         self.schedule_watch = ScheduleWatch(self.scheduler, self.store, self.waiting, self.outage)
         absences = Absences(self.store.crew, self.outage, 2 * settings.heartbeat_interval_s)
         self.housekeeper = Housekeeper(self.scheduler, self.store, absences, self.outage)

@@ -37,10 +37,11 @@ class Scheduler(Loop):
 
     name = "scheduler"
 
-    def __init__(self, store: Store, outage: Outage) -> None:
+    def __init__(self, store: Store, outage: Outage, patience_s: float = 0.0) -> None:
+        """`patience_s`: for how long workers may be missed before what they alone have is withdrawn."""
         super().__init__(outage)
         self._store = store
-        self._ticker = Ticker(store)
+        self._ticker = Ticker(store, 1 + math.ceil(patience_s / LOOK_S))
         self._token = new_token()
         self._electing = threading.Lock()
         self._led_at = -math.inf

@@ -277,6 +277,77 @@ def test_a_task_that_cannot_be_read_here_does_not_stop_the_others(fleet, hand, c
     client.delete(fleet.store.keys.periodic_task("default", "third"))
 
 
+def test_a_new_leader_takes_over_what_is_sound_beside_a_damaged_one(fleet, hand, store, client, to_the_tick, caplog):
+    fleet.start(replaced(name="a"), MAIL)
+    client.set(store.keys.periodic_task("default", "a"), "a string")
+    to_the_tick()
+    next_leader = Ticker(store)
+    fleet.announce("w2", replaced(name="a"), MAIL, replaced(name="z"))
+    next_leader.take_over()
+    next_leader.turn("default")
+    assert [claim.headers["dtq-periodic"] for claim in hand.claim()] == ["mail"]
+    assert [each.name for each in store.periodic.list()] == ["mail", "z"]
+    assert "cannot deal with the periodic task a: " in caplog.text
+    client.delete(store.keys.periodic_task("default", "a"))
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("at", "nan"),
+        ("at", "9" * 300),
+        ("at", "-" + "9" * 17),
+        ("last", "9" * 40),
+        ("task", b"\xff"),
+        ("digest", b"\xff"),
+        ("definition", "{"),
+        ("definition", '{"name":"mail","type":"mail","every_ms":0}'),
+        ("removed", "soon"),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_mended_by_the_leader(fleet, hand, store, client, to_the_tick, field, value):
+    fleet.start(replaced(every_ms=None, cron="* * * * *"))
+    to_the_tick()
+    fleet.lead()
+    client.hset(store.keys.periodic_task("default", "mail"), field, value)
+    fleet.lead()
+    to_the_tick()
+    fleet.lead()
+    assert len(claimed(hand)) == 2
+    assert store.periodic.get("mail").last_task == MAIL.task_id(store.periodic.get("mail").at_ms)
+
+
+def test_what_was_paused_by_a_note_that_nobody_can_read_stays_paused_and_can_be_resumed(fleet, store, client):
+    fleet.start(MAIL)
+    client.hset(store.keys.periodic_task("default", "mail"), "paused", "by somebody")
+    fleet.lead()
+    assert not store.periodic.get("mail").is_active
+    store.periodic.resume("mail")
+    assert store.periodic.get("mail").is_active
+
+
+@pytest.mark.drains
+def test_what_is_missed_for_a_moment_does_not_run_and_loses_no_tick(fleet, hand, store, to_the_tick):
+    fleet.start(MAIL)
+    leader = Ticker(store, patience=3)
+    fleet.leave("w1")
+    for _ in range(2):
+        leader.take_over()
+    to_the_tick()
+    leader.turn("default")
+    assert hand.claim() == []
+    assert store.periodic.get("mail").is_active
+    fleet.announce("w1", MAIL)
+    leader.take_over()
+    leader.turn("default")
+    assert len(claimed(hand)) == 1
+    fleet.leave("w1")
+    for removed in (False, False, True):
+        leader.take_over()
+        assert (store.periodic.get("mail").removed_ms is not None) is removed
+
+
 def test_a_zone_that_is_unknown_here_stops_only_its_own_task(fleet, hand, to_the_tick):
     fleet.start(MAIL, replaced(name="other", every_ms=None, cron="* * * * *", tz="Moon/Tycho"))
     to_the_tick()

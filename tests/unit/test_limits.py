@@ -139,7 +139,7 @@ def test_a_limit_stands_for_its_name_and_a_default_for_an_argument(app):
     assert task(app, limit=limit, limit_key="account").prepare().limits == ("seconds/3",)
 
 
-class Region(str, Enum):
+class Region(str, Enum):  # noqa: UP042 - which is not the same to `str`
     """A text that `str` shows as something else."""
 
     NORTH = "north"
