@@ -6,7 +6,8 @@ until its patience ends and says whether the call may have been executed. Driver
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Semaphore
 from typing import Any
@@ -33,6 +34,9 @@ from dtq_engine.subscription import Subscription
 
 BLOCKING_GRACE_S = 2.0
 SEAT_S = 1.5
+MISSED_S = 1.0
+"""After how long an exchange that fails has shown that Redis is away, and not only that a connection was closed."""
+
 UNLIMITED = 1_000_000
 LOOK_S = 0.05
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
@@ -55,7 +59,7 @@ class Connection:
         self.database = database
         self._link = link
         self._seats = seats or Semaphore(UNLIMITED)
-        self._answered_at = 0.0
+        self._answered_at = self._missed_at = 0.0
         self._closings = 0
 
     @property
@@ -94,6 +98,9 @@ class Connection:
                 cause: Exception = error
             except ReplyLost as error:
                 cause, may_have_run = error, True
+            except RedisUnavailable as error:
+                error.may_have_run = may_have_run  # what was refused this time may have been done before
+                raise
             limit = patience.sent_s if may_have_run else patience.unsent_s
             if time.monotonic() - started + pause > limit:
                 raise unavailable(cause, may_have_run) from None
@@ -113,19 +120,35 @@ class Connection:
             raise unavailable(error, may_have_run=True) from None
 
     def _exchange(self, command: Command, timeout_s: float) -> Any:
-        self._take_seat()
+        with self._seat():
+            return self._exchange_now(command, timeout_s)
+
+    @contextmanager
+    def _seat(self) -> Generator[None]:
+        """One's turn to exchange something. Raises RedisUnavailable if others find meanwhile that it is away."""
+        if not self._seats.acquire(blocking=False):
+            self._wait_for_seat()
+        began = time.monotonic()
         try:
-            reply = self._exchange_now(command, timeout_s)
+            yield
             self._answered_at = time.monotonic()
-            return reply
+        except (NotSent, ReplyLost):
+            if (now := time.monotonic()) - began > MISSED_S:
+                self._missed_at = now
+            raise
         finally:
             self._seats.release()
 
-    def _take_seat(self) -> None:
+    def _wait_for_seat(self) -> None:
         # Who waits while others are answered is in a crowd; while nobody is, Redis is away.
-        while not self._seats.acquire(timeout=SEAT_S):
-            if time.monotonic() - self._answered_at > SEAT_S:
-                raise NotSent("all connections are busy, and none is answered")
+        came = time.monotonic()
+        while (left := (heard := max(came, self._answered_at)) + SEAT_S - time.monotonic()) > 0:
+            if self._seats.acquire(timeout=left):
+                if self._missed_at <= max(heard, self._answered_at):
+                    return
+                self._seats.release()
+                break
+        raise unavailable(NotSent("all connections are busy, and none is answered"))
 
     def _exchange_now(self, command: Command, timeout_s: float) -> Any:
         try:
@@ -160,13 +183,8 @@ class Connection:
         if not commands:
             return []
         try:
-            self._take_seat()
-            try:
-                found = self._link.exchange_all(commands)
-                self._answered_at = time.monotonic()
-                return found
-            finally:
-                self._seats.release()
+            with self._seat():
+                return self._link.exchange_all(commands)
         except (NotSent, ReplyLost) as error:
             raise unavailable(error) from None
 

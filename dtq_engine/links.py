@@ -158,6 +158,7 @@ class PoolLink:
 def _is_quiet(connection: Any) -> bool:
     """Whether a connection can be used at once."""
     try:
-        return not connection.can_read()
+        # One that is closed would be opened by looking whether it has something to say, which can take its time.
+        return connection.is_connected and not connection.can_read()
     except (redis.RedisError, OSError):
         return False

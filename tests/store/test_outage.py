@@ -8,15 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import NoPermissionError
 
 from dtq_engine import connection
-from dtq_engine.connection import Patience
+from dtq_engine.connection import Connection, Patience
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.errors import RedisUnavailable, SubmitUncertain
 from dtq_engine.ids import new_token
+from dtq_engine.links import ReplyLost
 from dtq_engine.model import Cancel, DeadLetter, Reschedule, SubmitOutcome, Succeed
 from dtq_engine.store import Store, intake
 from tests.store.hand import Hand, error, ids
@@ -214,6 +217,23 @@ def test_a_submit_whose_reply_was_lost_once_is_sent_again_and_accepted_once(far,
     getattr(proxy, loss)(1)
     assert hand.submit("a")[0].accepted
     assert ids(hand.claim()) == ["registered", "a"]
+
+
+class LosesOneReply:
+    """A link whose first reply is lost, and that refuses the user from then on."""
+
+    def __init__(self) -> None:
+        self._errors = iter([ReplyLost("cut"), NoPermissionError("no rights")])
+
+    def exchange(self, command, timeout_s):
+        raise next(self._errors)
+
+
+def test_what_may_have_been_done_before_it_was_refused_may_still_have_been_done():
+    link: Any = LosesOneReply()
+    with pytest.raises(RedisUnavailable, match="no rights") as caught:
+        Connection(link, 0).call("EVALSHA")
+    assert caught.value.may_have_run
 
 
 def test_a_duplicate_whose_reply_was_lost_is_still_a_duplicate(far, proxy):

@@ -1,13 +1,25 @@
 """How many sockets one process opens, and what becomes of calls that wait for one."""
 
+import os
+import signal
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pytest
 import redis
 
-from dtq_engine.connection import connect
+from dtq_engine.connection import Connection, connect
+from dtq_engine.errors import RedisUnavailable
 from tests.support.servers import plain
+from tests.support.waiting import wait_until
+
+CALLS: list[Callable[[Connection], object]] = [
+    lambda connection: connection.call("PING"),
+    lambda connection: connection.pipeline([("PING",), ("TIME",)]),
+]
 
 
 def test_no_more_sockets_are_opened_than_the_settings_allow(own_server, settings):
@@ -34,3 +46,30 @@ def test_who_waits_while_others_are_answered_is_not_told_that_redis_is_away(sett
         assert {call.result() for call in calls} == {7}
     assert time.monotonic() - began > 0.5
     connection.close()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_in_a_crowd_too_everybody_is_told_within_two_seconds_that_redis_is_away(own_server, settings, call):
+    connection = connect(replace(settings, redis_url=own_server.url, redis_connections=2))
+    took, over = list[float](), threading.Event()
+
+    def ask():
+        while not over.is_set():
+            began = time.monotonic()
+            try:
+                call(connection)
+            except RedisUnavailable:
+                took.append(time.monotonic() - began)
+
+    with ThreadPoolExecutor(10) as threads:
+        asking = [threads.submit(ask) for _ in range(10)]
+        os.kill(own_server.pid, signal.SIGSTOP)
+        try:
+            # They wait for a seat, for an answer or for a new connection, but not for one after the other.
+            wait_until(lambda: len(took) > 20, 15)
+        finally:
+            over.set()
+            wait_until(lambda: all(each.done() for each in asking), 10)
+            os.kill(own_server.pid, signal.SIGCONT)
+    connection.close()
+    assert max(took) < 2.8
