@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dtq_engine.config import Settings
+from dtq_engine.copies import in_copies
 from dtq_engine.errors import InvalidReport
 from dtq_engine.model import Claim, Said
 from dtq_engine.store.progress import MOST, pack_line
@@ -47,6 +48,11 @@ class Book:
         self.lock = threading.Lock()
         self._opened = opened
         self._reports: dict[Key, Report] = {}
+        in_copies(self._unlock)
+
+    def _unlock(self) -> None:
+        # Another thread may have held it; what a copy says is heard by nobody, but must not hang.
+        self.lock = threading.Lock()
 
     def enter(self, report: "Report") -> None:
         """From now on this one has something to say."""

@@ -6,6 +6,7 @@ executor as the worker's own, so that hooks, errors and retry callbacks are thos
 
 import asyncio
 import contextvars
+import errno
 import faulthandler
 import fcntl
 import importlib
@@ -21,12 +22,13 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from dtq_engine import logs
 from dtq_engine.codec import describe_error
+from dtq_engine.copies import SIGNALS, Disowned
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.model import Block, Claim, Outcome, Raised, Release
@@ -47,13 +49,12 @@ from dtq_engine.worker.messages import (
     Unfit,
     Welcome,
 )
-from dtq_engine.worker.spawn import ASKED, kib
+from dtq_engine.worker.spawn import ASKED, CUT_OFF, kib
 from dtq_engine.worker.uplink import Uplink
 from dtq_engine.worker.wire import Wire
 
 log = logging.getLogger("dtq.worker")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PRESS_S = 0.1
 # They have a limit of a second, but a busy machine may not keep to it.
 CALLBACK_S = 10.0
@@ -78,9 +79,13 @@ def main(end: int, leash: int, greeting: bytes) -> None:
     try:
         Child(Wire(socket.socket(fileno=end), ToChild), welcome).run()
     except OSError as error:
-        log.error("this process ends because it cannot speak to its worker any more (%s)", error)
-        # A thread of the handler would keep it alive, and one that reads keeps the closed socket open.
-        os._exit(1)
+        end_cut_off(error)
+
+
+def end_cut_off(error: OSError) -> NoReturn:
+    """End this process, which cannot speak to its worker any more, whatever runs in it."""
+    log.error("this process ends because it cannot speak to its worker any more (%s)", error)
+    os._exit(CUT_OFF)
 
 
 def fasten(leash: int) -> None:
@@ -129,6 +134,7 @@ class Child:
     def run(self) -> None:
         """Run what the worker sends until it sends no more."""
         self._listen_to_signals()
+        self._disowned = Disowned(self._on_term)
         try:
             app = self._load()
         except ConfigurationError as error:
@@ -143,15 +149,11 @@ class Child:
             self._home = str(Path.cwd())
         self._wire.send(Ready(rss_kib()))
         threading.Thread(target=self._listen, name="dtq-listen", daemon=True).start()
-        pid = os.getpid()
         while (job := self._jobs.get()) is not None:
             if app.registry.get(job.claim.type) is None:
                 self._wire.send(Unfit(f"importing {self._welcome.app} registers no task {job.claim.type} here."))
                 return
             outcome = self._outcome_of(job)
-            if os.getpid() != pid:
-                # The handler forked, and this is the copy, which has come back as well: only one may answer.
-                os._exit(1)
             self._uplink.conclude()
             self._flush()
             self._wire.send(Ended.of(outcome, rss_kib()))
@@ -224,10 +226,14 @@ class Child:
         return None if ended is None or isinstance(ended[1], Block | Release) else ended[1]
 
     def _listen(self) -> None:
-        with suppress(EOFError, OSError, msgspec.MsgspecError):
-            while True:
-                for message in self._wire.read():
-                    self._take(message)
+        try:
+            for message in self._wire.listen():
+                self._take(message)
+        except OSError as error:
+            if error.errno == errno.EBADF:  # a handler has closed it
+                end_cut_off(error)
+        except (EOFError, msgspec.MsgspecError):
+            pass
         # The worker is gone, and with it the right to go on; what the handler has started goes too.
         os.killpg(os.getpgrp(), signal.SIGKILL)
 

@@ -197,7 +197,7 @@ class Children:
         child.tasks += 1
         child.rest(message.rss_kib)
         # One that was interrupted may be left in any state.
-        if child.interrupted or not child.suits(execution.handler):
+        if child.interrupted or not child.suits(execution.handler) or not child.process.is_held:
             child.leave()
         self._end(execution, _outcome(execution, message), None)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from enum import Enum
 
 from dtq_engine.config import Settings
 from dtq_engine.context import TaskContext
+from dtq_engine.errors import InvalidStep
 from dtq_engine.model import Claim
 from dtq_engine.registry import Handler
 from dtq_engine.report import Book, Report
@@ -36,12 +38,26 @@ Save = Callable[[Claim, str, bytes, bool], bool]
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What all executions of a worker share: its settings, where they report and save, what is set once it stops."""
+    """What all executions of a worker share: its settings, where they report and save, what is set once it stops.
+
+    `pid` is the process that they run in.
+    """
 
     settings: Settings
     book: Book
     save: Save
     stopping: threading.Event = field(default_factory=threading.Event)
+    pid: int = field(default_factory=os.getpid)
+
+    @property
+    def is_a_copy(self) -> bool:
+        """Whether this process is a copy that a handler has forked, which has no part in any execution."""
+        return os.getpid() != self.pid
+
+    def end_copy(self) -> None:
+        """End a copy, whose handler has come back in it as well: only one may answer."""
+        if self.is_a_copy:
+            os._exit(1)
 
 
 class Execution:
@@ -144,7 +160,12 @@ class Execution:
             return self._steps
 
     def save(self, field: str, value: bytes, first: bool) -> bool:
-        """Keep something for later executions of the task; raises as `store.steps.save`."""
+        """Keep something for later executions of the task; raises as `store.steps.save`, and InvalidStep in a copy."""
+        if self._around.is_a_copy:
+            raise InvalidStep(
+                "Steps, marks and cursors are saved by the process that runs the handler, and this is a copy that it "
+                "forked: save what copies bring back, where they were started."
+            )
         kept = self._around.save(self.claim, field, value, first)
         self.saved = self.saved or not field.startswith(MARK)
         return kept

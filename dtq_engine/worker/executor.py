@@ -57,8 +57,7 @@ class Executor:
         in_threads: list[Execution] = []
         in_processes: list[Execution] = []
         for each in executions:
-            isolated = each.handler.isolation is not None
-            (in_processes if isolated else on_loop if each.handler.is_async else in_threads).append(each)
+            (in_processes if each.handler.isolation else on_loop if each.handler.is_async else in_threads).append(each)
         if on_loop:
             self.event_loop.call(partial(self._begin, on_loop))
         if in_threads:
@@ -180,6 +179,7 @@ class Executor:
             self._end(execution, outcomes.gave_way(execution, cause))
 
     def _end(self, execution: Execution, outcome: End, error: BaseException | None = None) -> None:
+        self._around.end_copy()
         if isinstance(outcome, Block | Release):
             self._inflight.settle(execution, outcome)
             return

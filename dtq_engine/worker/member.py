@@ -66,9 +66,8 @@ class Member:
 
     def _listen(self) -> None:
         with suppress(EOFError, OSError, msgspec.MsgspecError):
-            while True:
-                for order in self._wire.read():
-                    self._obey(order)
+            for order in self._wire.listen():
+                self._obey(order)
         log.warning("the supervisor is gone, so that this worker ends as well")
         self._stop()
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from dtq_engine.copies import in_copies
 from dtq_engine.registry import Handler
 from dtq_engine.worker.messages import FromChild
 from dtq_engine.worker.offspring import Offspring
@@ -38,6 +39,7 @@ class Nursery:
         self._looked_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._selector.register(orders, selectors.EVENT_READ, orders.carry_out)
+        in_copies(self._let_go)
 
     @property
     def here(self) -> list[Offspring]:
@@ -77,6 +79,11 @@ class Nursery:
     def close(self) -> None:
         """Wait no more."""
         self._selector.close()
+
+    def _let_go(self) -> None:
+        # Who holds these ends as well would keep a handler going when its worker is gone.
+        for child in self.all:
+            child.process.close()
 
     def _patience(self) -> float | None:
         if any(each.deaf for each in self.all):

@@ -12,7 +12,7 @@ from dtq_engine.errors import ProcessDied
 from dtq_engine.registry import Handler
 from dtq_engine.worker.execution import Cause, Execution
 from dtq_engine.worker.messages import Begun, FromChild, Interrupt, Job, Leave, Save, Says, Stopping, Welcome
-from dtq_engine.worker.spawn import Death, Spawned
+from dtq_engine.worker.spawn import CUT_OFF, Death, Spawned
 from dtq_engine.worker.uplink import saved
 
 # A process that waits for a task takes it at once, unless it is stopped.
@@ -151,6 +151,10 @@ class Offspring:
         hint = ""
         if death.signal == "SIGKILL" and oom_kills() > self._oom_kills:
             hint = "; the kernel has killed a process since then because memory ran out: give it more, or it less to do"
+        if death.code == CUT_OFF:
+            hint = (
+                "; so it ends once it has closed its connection to the worker: let handlers close only what they open"
+            )
         return ProcessDied(
             f"The process {what} {death} {step}; the most memory it used was {peak}{hint}.",
             exit_code=None if death.signal else death.code,

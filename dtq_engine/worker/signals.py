@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from dtq_engine.copies import Disowned
+
 SAME_TERM_S = 2.0
 SAME_INT_S = 0.5
 EXIT_INTERRUPTED = 130
@@ -18,7 +20,7 @@ class Signals:
 
     Supervisors repeat SIGTERM, so within 2 s it is the same one; after that it cuts the drain short. A second
     SIGINT ends the process at once (a terminal and a parent process may send one Ctrl-C both: within half a
-    second it is the same), by way of `abort` if there is one.
+    second it is the same), by way of `abort` if there is one. Copies that handlers fork are not meant.
     """
 
     def __init__(
@@ -29,10 +31,12 @@ class Signals:
         self._abort = abort or exit_at_once
         self._first_at: float | None = None
         self._earlier: dict[int, Any] = {}
+        self._disowned: Disowned | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._earlier = {number: signal.signal(number, self._on) for number in (signal.SIGTERM, signal.SIGINT)}
+            self._disowned = Disowned(self._on)
         return self
 
     def __exit__(

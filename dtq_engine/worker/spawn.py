@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ SEND_S = 2.0
 UNKNOWN = -1
 # To a process that takes too long to start: it shows where it is.
 ASKED = signal.SIGUSR2
+# How a process ends that a handler has cut off from its worker.
+CUT_OFF = os.EX_IOERR
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,14 @@ class Spawned(Generic[T]):
     def is_here(self) -> bool:
         """Whether its end has not been seen yet."""
         return self._death is None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it holds its leash, which a handler may have closed: without, it may outlive this process."""
+        poll = select.poll()
+        for each in self._leash:
+            poll.register(each, 0)  # that nobody reads from it is told without being asked for
+        return not poll.poll(0)
 
     def ask(self) -> None:
         """Have it show on stderr where it is, if it has come far enough for that; else this ends it."""

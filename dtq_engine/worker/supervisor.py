@@ -145,7 +145,8 @@ class Supervisor:
             if post.process is not None:
                 log.error("worker process %s has not ended in time and is killed", post)
                 post.process.kill()
-                self._code = self._code or KILLED
+                # One that was still starting has nothing to put away.
+                self._code = self._code or (KILLED if post.is_ready else 0)
 
     def _fill(self, now: float) -> None:
         for post in self._posts:

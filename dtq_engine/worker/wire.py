@@ -1,9 +1,12 @@
 """Frames of JSON between two processes of one worker."""
 
+import errno
+import os
 import select
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,16 +15,19 @@ T = TypeVar("T")
 
 LENGTH = struct.Struct(">I")
 CHUNK = 262_144
+LOOK_MS = 500
 
 
 class Wire(Generic[T]):
     """One end of a pair of sockets; several threads may send, one reads.
 
-    A frame is four bytes of length, then a message as JSON; `kinds` are the messages that may arrive.
+    A frame is four bytes of length, then a message as JSON; `kinds` are the messages that may arrive. A handler may
+    have closed the socket and opened something of its own under the same number: that is neither written nor read.
     """
 
     def __init__(self, end: socket.socket, kinds: Any) -> None:
         self._end = end
+        self._identity = _identity(end)
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kinds)
         self._arrived = bytearray()
         self._sending = threading.Lock()
@@ -34,6 +40,7 @@ class Wire(Generic[T]):
         """Send a message. Raises OSError if the other side is gone, or does not read within the socket's timeout."""
         data = msgspec.json.encode(message)
         with self._sending:
+            self._check()
             self._end.sendall(LENGTH.pack(len(data)) + data)
 
     def read(self) -> list[T]:
@@ -41,6 +48,7 @@ class Wire(Generic[T]):
 
         Raises EOFError (or OSError) when the other side is gone, and msgspec.MsgspecError for what is no message.
         """
+        self._check()
         data = self._end.recv(CHUNK)
         if not data:
             raise EOFError
@@ -49,6 +57,19 @@ class Wire(Generic[T]):
         while (frame := self._next_frame()) is not None:
             messages.append(self._decoder.decode(frame))
         return messages
+
+    def listen(self) -> Iterator[T]:
+        """The messages as they come, until it raises as `read` does.
+
+        A blocking read would wait on though a handler has closed the socket: here that is seen half a second later.
+        """
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        while True:
+            if poll.poll(LOOK_MS):
+                yield from self.read()
+            else:
+                self._check()
 
     def has_more(self) -> bool:
         """Whether there is something to read, the end included."""
@@ -60,6 +81,10 @@ class Wire(Generic[T]):
         """Let go of the socket."""
         self._end.close()
 
+    def _check(self) -> None:
+        if _identity(self._end) != self._identity:
+            raise OSError(errno.EBADF, "the socket has been closed, and its number is another file's")
+
     def _next_frame(self) -> bytes | None:
         if len(self._arrived) < LENGTH.size:
             return None
@@ -69,3 +94,8 @@ class Wire(Generic[T]):
         frame = bytes(self._arrived[LENGTH.size : end])
         del self._arrived[:end]
         return frame
+
+
+def _identity(end: socket.socket) -> tuple[int, int]:
+    status = os.fstat(end.fileno())
+    return status.st_dev, status.st_ino

@@ -13,7 +13,7 @@ ENGINE = Path(__file__).parents[2] / "dtq_engine"
 LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
-    | {"branches", "instants", "report_shapes", "tree_shapes"}
+    | {"branches", "copies", "instants", "report_shapes", "tree_shapes"}
     | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict", "words"},
     {"addresses", "cluster", "links", "refusals", "subscription", "connection", "linker", "scripts"},
     {"store"},

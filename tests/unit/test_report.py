@@ -1,5 +1,7 @@
 """What an execution says of itself, on its way from the handler to whoever sends it."""
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -10,10 +12,11 @@ from dtq_engine.model import Claim, RetryPolicy
 from dtq_engine.report import Book, Bounds, Report
 
 
-def report(*, lines: int = 10, all_bytes: int = 10_000) -> Report:
+def report(*, lines: int = 10, all_bytes: int = 10_000, book: Book | None = None) -> Report:
     """That of an execution that begins now."""
     claim = Claim("t1", "default", "work", b"{}", "", "1-0", 5, 1, 1, "w1", 0, 0, 10_000, 10_000, 30_000, RetryPolicy())
-    return Report(claim, time.monotonic(), Book(Bounds(lines=lines, line_bytes=1_000, all_bytes=all_bytes)))
+    book = book or Book(Bounds(lines=lines, line_bytes=1_000, all_bytes=all_bytes))
+    return Report(claim, time.monotonic(), book)
 
 
 def messages(of: Report) -> list[bytes]:
@@ -80,3 +83,17 @@ def test_what_did_not_arrive_is_said_again_and_what_arrived_is_not() -> None:
     of.log("INFO", "", "b")
     of.told(again)
     assert messages(of) == [b"b"]
+
+
+def test_a_copy_of_the_process_says_nothing_but_does_not_hang() -> None:
+    book = Book(Bounds(lines=10, line_bytes=1_000, all_bytes=10_000))
+    of = report(book=book)
+    with book.lock:  # as another thread may, at the moment of the fork
+        copy = os.fork()
+        if copy == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)
+            of.log("INFO", "", "from a copy")
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
+    assert messages(of) == []

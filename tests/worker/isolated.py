@@ -5,6 +5,7 @@ import atexit
 import contextvars
 import logging
 import logging.handlers
+import multiprocessing
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -239,6 +241,9 @@ def rude_end(how: str) -> None:
         case "closes all and leaves a thread":
             threading.Thread(target=time.sleep, args=(60,)).start()
             os.closerange(3, 1024)
+        case "closes all and goes on":
+            os.closerange(3, 1024)
+            time.sleep(60)
         case "exits with 0":
             os._exit(0)
         case "kills its group":
@@ -251,6 +256,42 @@ def rude_end(how: str) -> None:
             raise ValueError("x" * 50_000_000)
         case "deep":
             deeper()
+
+
+@app.task("unleash", process=True)
+def unleash() -> int:
+    """Close the pipe by which the process would end with its worker."""
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one of the folder itself
+            if int(each.name) > 2 and each.is_fifo():
+                os.close(int(each.name))
+    return os.getpid()
+
+
+@app.task("terminating", process=True, max_attempts=1)
+def terminating(context: str = "fork") -> int | None:
+    """End a copy of this process as a program does; how it ended."""
+    copy = multiprocessing.get_context(context).Process(target=time.sleep, args=(60,), daemon=True)  # type: ignore[attr-defined]
+    copy.start()
+    copy.terminate()
+    copy.join(5)
+    ended: int | None = copy.exitcode
+    copy.kill()
+    return ended
+
+
+@app.task("saving.copy", process=True, max_attempts=1)
+def saving_copy(ctx: TaskContext, path: str) -> int:
+    """What a copy is told that wants to save something."""
+    copy = os.fork()
+    if copy == 0:
+        try:
+            ctx.progress(1, 2)
+            ctx.checkpoint("in a copy")
+        except BaseException as error:
+            mark(path, f"{type(error).__name__}: {error}")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
 
 
 def deeper() -> None:

@@ -652,6 +652,33 @@ def test_a_worker_that_is_killed_leaves_no_handler_running(app: Dtq, spawn: Spaw
     handle.cancel()
 
 
+FORKING = """
+from tests.worker.isolated import app
+
+@app.task("forking")
+def forking() -> int:
+    if (copy := os.fork()) == 0:
+        time.sleep(60)
+        os._exit(0)
+    return copy
+"""
+
+
+def test_a_copy_of_a_worker_that_is_killed_does_not_keep_its_handlers_running(
+    app: Dtq, spawn: Spawn, tmp_path: Path
+) -> None:
+    process = spawn(FORKING)
+    handle = isolated.native.submit(str(tmp_path / "pids"))
+    pids = [int(each) for each in first_line(tmp_path / "pids").split()]
+    copy = app.named("forking").submit().result(timeout=COLD_S)
+    process.kill()
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), 1)
+    assert is_alive(copy)
+    os.kill(copy, signal.SIGTERM)
+    wait_until(lambda: not is_alive(copy))
+    handle.cancel()
+
+
 # Handlers without manners.
 
 
@@ -683,6 +710,7 @@ def test_what_a_handler_does_to_its_process_costs_no_other_task(
     [
         ("closes all", "ProcessDied", "before the handler was done"),
         ("closes all and leaves a thread", "ProcessDied", "before the handler was done"),
+        ("closes all and goes on", "ProcessDied", "it has closed its connection to the worker"),
         ("exits with 0", "ProcessDied", "ended with exit code 0 before the handler was done"),
         ("kills its group", "ProcessDied", "was killed by SIGKILL before the handler was done"),
         ("stops", "TimedOut", "ran longer than its timeout of 2 s"),
@@ -695,11 +723,29 @@ def test_however_a_handler_ends_that_is_the_end_of_its_attempt_only(
     app: Dtq, start: Start, ended: Ended, how: str, kind: str, said: str
 ) -> None:
     start(worker_concurrency=1)
-    task = ended(isolated.rude_end.options(timeout=2).submit(how), COLD_S)
+    task = ended(isolated.rude_end.options(timeout=2 if how == "stops" else 60).submit(how), COLD_S)
     (error,) = task.errors
     assert (task.status, error.type) == (TaskStatus.DEAD_LETTERED, kind)
     assert said in error.message
     assert isolated.pid.submit().result(timeout=COLD_S)
+
+
+@pytest.mark.drains
+def test_a_process_whose_handler_let_go_of_the_leash_runs_no_other_task(app: Dtq, run: Any) -> None:
+    first = run(isolated.unleash)
+    assert run(isolated.pid) != first
+
+
+@pytest.mark.drains
+def test_what_a_handler_forks_can_be_terminated(run: Any) -> None:
+    assert run(isolated.terminating) == -signal.SIGTERM
+
+
+@pytest.mark.drains
+def test_what_a_handler_forks_cannot_save_steps_and_is_told_so(run: Any, tmp_path: Path) -> None:
+    assert run(isolated.saving_copy, str(tmp_path / "told")) == 0
+    (told,) = lines(tmp_path / "told")
+    assert told.startswith("InvalidStep: Steps, marks and cursors are saved by the process that runs the handler")
 
 
 @pytest.mark.drains

@@ -22,6 +22,7 @@ from tests.worker.processes import HEADER, ROOT, WorkerProcess, children_of, is_
 
 Ended = Callable[..., Task]
 Supervise = Callable[..., WorkerProcess]
+Spawn = Callable[..., WorkerProcess]
 
 JOBS = """
 @app.task("pid")
@@ -39,6 +40,15 @@ def exit(code: int) -> None:
     if not Path("exited").exists():
         Path("exited").touch()
         os._exit(code)
+"""
+
+# The second one never comes to its start.
+STARTING = f"""
+import signal
+if Path("first").exists():
+    os.kill(os.getpid(), signal.SIGSTOP)
+Path("first").touch()
+{JOBS}
 """
 
 
@@ -163,6 +173,14 @@ def test_a_worker_that_is_frozen_is_killed_after_the_drain_and_the_exit_code_say
     assert time.monotonic() - before < 1.6
     assert not is_alive(frozen)
     assert f"(pid {frozen}) has not ended in time and is killed" in process.log
+
+
+def test_a_worker_that_was_still_starting_is_killed_after_the_drain_and_that_is_no_failure(spawn: Spawn) -> None:
+    process = spawn(STARTING, worker_processes=2, drain_timeout_s=0.5)
+    wait_until(lambda: len(process.children) == 2)
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    assert "has not ended in time and is killed" in process.log
 
 
 def test_hooks_at_the_end_of_a_worker_have_their_own_time(supervise: Supervise, tmp_path: Path) -> None:

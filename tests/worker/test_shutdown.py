@@ -14,7 +14,7 @@ import pytest
 from dtq_engine import Dtq, Task, TaskContext, TaskStatus
 from dtq_engine.worker import Worker
 from tests.support.waiting import wait_until
-from tests.worker.processes import WorkerProcess
+from tests.worker.processes import WorkerProcess, is_alive
 
 Start = Callable[..., Worker]
 Spawn = Callable[..., WorkerProcess]
@@ -218,3 +218,46 @@ def test_a_worker_leaves_in_time_although_redis_is_frozen(
     finally:
         os.kill(server.pid, signal.SIGCONT)
         process.end()
+
+
+COPIES = """
+import multiprocessing
+
+@app.task("terminating", max_attempts=1)
+def terminating(number: int) -> int:
+    copy = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    copy.start()
+    os.kill(copy.pid, number)
+    copy.join(5)
+    ended = copy.exitcode
+    copy.kill()
+    return ended
+
+@app.task("doubled", max_attempts=1)
+def doubled() -> int:
+    return os.fork()
+
+@app.task("doubled.async", max_attempts=1)
+async def doubled_async() -> int:
+    return os.fork()
+"""
+
+
+@pytest.mark.drains
+def test_a_signal_to_what_a_handler_forked_ends_that(app: Dtq, spawn: Spawn) -> None:
+    process = spawn(COPIES)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        assert app.named("terminating").submit(number=int(number)).result(timeout=20) == -number
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+
+
+@pytest.mark.drains
+@pytest.mark.parametrize("name", ["doubled", "doubled.async"])
+def test_a_copy_that_comes_back_from_its_handler_ends(app: Dtq, spawn: Spawn, name: str) -> None:
+    process = spawn(COPIES)
+    copy = app.named(name).submit().result(timeout=10)
+    assert copy != 0
+    wait_until(lambda: not is_alive(copy))
+    process.signal(signal.SIGTERM)
+    assert process.wait(5) == 0
