@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
@@ -135,15 +136,16 @@ class TaskContext:
         """Call `fn` and remember its value, which has to be JSON; a later attempt gets the value without the call.
 
         A value comes back in the type that `fn` is annotated to return, as results do. If the worker dies before the
-        value is saved, the step runs again. Raises InvalidStep for a name that was used before in this attempt, and for
-        what cannot be kept; ClaimLost if the task has moved on to another execution, and RedisUnavailable if it cannot
-        be saved until the deadline: let both end the handler.
+        value is saved, the step runs again; if `fn` raises it may be called again at once. Raises InvalidStep for a
+        name that was used before in this attempt, and for what cannot be kept; ClaimLost if the task has moved on to
+        another execution, and RedisUnavailable if it cannot be saved until the deadline: let both end the handler.
         """
         found = self._execution.steps.begin(name)
         if found is not None:
             result: R = decoded(name, fn, found)
             return result
-        value = fn(*args, **kwargs)
+        with self._attempt_at(name):
+            value = fn(*args, **kwargs)
         refuse_awaitable(name, value)
         ended: R = self._execution.steps.end(name, fn, value)
         return ended
@@ -157,10 +159,19 @@ class TaskContext:
         found = self._execution.steps.begin(name)
         if found is not None:
             return decoded(name, fn, found)
-        value = fn(*args, **kwargs)
-        if inspect.isawaitable(value):
-            value = await value
+        with self._attempt_at(name):
+            value = fn(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
         return await asyncio.to_thread(self._execution.steps.end, name, fn, value)
+
+    @contextmanager
+    def _attempt_at(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self._execution.steps.fail(name)
+            raise
 
     @property
     def cursor(self) -> Any:

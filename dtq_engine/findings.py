@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from dtq_engine.config import Settings
 from dtq_engine.harmless import safe
-from dtq_engine.model import QueueStats, TaskStatus, WorkerInfo
+from dtq_engine.model import QueueStats, WorkerInfo
 from dtq_engine.refusals import READ_ONLY
 from dtq_engine.store import Store
 from dtq_engine.store.shared_keys import WrongType
@@ -201,22 +201,23 @@ def _standing(store: Store, stats: QueueStats, alive: "list[WorkerInfo]") -> Ite
 
 
 def _blocked(store: Store, stats: QueueStats) -> Iterator[Finding]:
-    """What keeps blocked tasks from starting, as the first of them say."""
+    """What keeps blocked tasks from starting, as those say that are looked at next."""
     name = safe(stats.queue)
     see = f"see what they are with dtq list --queue {name} --status blocked"
-    found = store.inspect.tasks(queue=stats.queue, status=TaskStatus.BLOCKED, limit=BLOCKED_LOOKS, damaged=set()).items
-    reasons = {(task.reason or "").partition(":")[0] for task in found} or {""}
-    if "stream_refuses" in reasons:
+    found = store.inspect.blocked_reasons(stats.queue, BLOCKED_LOOKS)
+    said = Counter(reason.partition(":")[0] for reason in found)
+    if said["stream_refuses"]:
         yield Finding(
             Level.ERROR,
             f"Queue {name} has tasks whose band takes no more of them, as its last id is the largest there is: "
             "dtq doctor --repair mends the band, and they start within a minute.",
         )
-    if "undecodable_record" in reasons:
+    if said["undecodable_record"]:
         yield _warning(f"Queue {name} has tasks whose records are damaged and that end as undecodable_record: {see}.")
-    if reasons - OTHERWISE_BLOCKED:
+    if stuck := sum(number for reason, number in said.items() if reason not in OTHERWISE_BLOCKED):
+        least = "at least " if stats.blocked > len(found) else ""
         yield _warning(
-            f"Queue {name} has {plural(stats.blocked, 'task')} that no worker there can run: start a worker that has "
+            f"Queue {name} has {least}{plural(stuck, 'task')} that no worker there can run: start a worker that has "
             f"their handlers, or {see}."
         )
 

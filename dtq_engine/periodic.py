@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from dtq_engine.errors import InvalidHandler
 from dtq_engine.model import Deduplication, NewTask, RetryPolicy
+from dtq_engine.validate import shown
 
 LATE_MS = 60_000
 """A tick that is no later than this still runs, so that a change of leader costs none; later ones were missed."""
@@ -74,7 +75,9 @@ class Cron:
         for tick in CronSim(self.expression, datetime.fromtimestamp(ms // 1000, self.zone)):
             if (tick_ms := int(tick.timestamp()) * 1000) > ms:
                 return tick_ms
-        raise InvalidHandler(f"the cron expression {self.expression!r} matches no time in fifty years: correct it.")
+        raise InvalidHandler(
+            f"the cron expression {shown(self.expression)} matches no time in fifty years: correct it."
+        )
 
     def latest(self, since_ms: int, until_ms: int) -> int:
         """The last tick after one instant and no later than another; there must be one."""
@@ -93,7 +96,7 @@ def cron(expression: str, tz: str) -> Cron:
     zone = _zone(tz)
     if len(expression.split()) != 5:
         raise InvalidHandler(
-            f"the cron expression {expression!r} cannot be read: "
+            f"the cron expression {shown(expression)} cannot be read: "
             f"give it five fields, minute hour day-of-month month day-of-week, such as '*/5 * * * *'."
         )
     ticks = Cron(expression, zone)
@@ -101,7 +104,8 @@ def cron(expression: str, tz: str) -> Cron:
         ticks.after(0)
     except CronSimError as error:
         raise InvalidHandler(
-            f"the cron expression {expression!r} cannot be read: {_lower(error)} is out of range or no cron syntax."
+            f"the cron expression {shown(expression)} cannot be read: "
+            f"{_lower(error)} is out of range or no cron syntax."
         ) from None
     return ticks
 
@@ -113,20 +117,25 @@ def _lower(error: CronSimError) -> str:
 def _zone(tz: str) -> tzinfo:
     if tz == "UTC":  # known everywhere, also where there is no database of time zones
         return UTC
+    if tz in _OF_THE_MACHINE:
+        raise InvalidHandler(f"the time zone {tz!r} may be another on each machine: name the one that is meant.")
     try:
         return zoneinfo.ZoneInfo(tz)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         _refuse_zone(tz)
 
 
+_OF_THE_MACHINE = frozenset({"localtime", "posixrules"})
+
+
 def _refuse_zone(tz: str) -> NoReturn:
     known = zoneinfo.available_timezones()
     if not known:
-        raise InvalidHandler(f"the time zone {tz!r} is unknown, as all are: install the package tzdata.")
-    by_case = {each.lower(): each for each in known}
+        raise InvalidHandler(f"the time zone {shown(tz)} is unknown, as all are: install the package tzdata.")
+    by_case = {each.lower(): each for each in known - _OF_THE_MACHINE}
     near = difflib.get_close_matches(tz.lower(), by_case, n=1)
     hint = f"did you mean {by_case[near[0]]!r}?" if near else "use a name such as 'Europe/Berlin', or 'UTC'."
-    raise InvalidHandler(f"the time zone {tz!r} is unknown: {hint}") from None
+    raise InvalidHandler(f"the time zone {shown(tz)} is unknown: {hint}") from None
 
 
 _Positive = Annotated[int, msgspec.Meta(gt=0, lt=10**14)]

@@ -69,6 +69,11 @@ class Steps:
                 self._check_room(STEP + name, 0)
             return found
 
+    def fail(self, name: str) -> None:
+        """A step that was begun has raised: it may be begun again, in this attempt too."""
+        with self._lock:
+            self._begun.discard(name)
+
     def end(self, name: str, fn: Callable[..., Any], value: object) -> Any:
         """Save what a step came to; its value as later attempts will read it. Raises InvalidStep and more."""
         values = _values(fn)

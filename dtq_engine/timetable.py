@@ -96,7 +96,7 @@ def _definition(
             limits=task.handler.buckets(payload),
         )
     except (InvalidHandler, InvalidTask) as error:
-        raise InvalidHandler(f"the periodic task {label!r} cannot be registered: {error}") from None
+        raise InvalidHandler(f"the periodic task {validate.shown(label)} cannot be registered: {error}") from None
 
 
 def _name(value: object) -> str:
@@ -115,10 +115,12 @@ def _when(expression: object, every: object, tz: object) -> tuple[str | None, in
             raise InvalidHandler("`every` counts seconds in no time zone: drop tz, or give a cron expression.")
         return None, _positive("every", every, LEAST_MS, validate.TEN_YEARS_MS), "UTC"
     if not isinstance(expression, str):
-        raise InvalidHandler(f"{expression!r} is no cron expression: give text, such as '*/5 * * * *', or `every=…`.")
+        raise InvalidHandler(
+            f"{validate.shown(expression)} is no cron expression: give text, such as '*/5 * * * *', or `every=…`."
+        )
     zone = "UTC" if tz is None else tz
     if not isinstance(zone, str):
-        raise InvalidHandler(f"tz cannot be {zone!r}: use the name of a zone, such as 'Europe/Berlin'.")
+        raise InvalidHandler(f"tz cannot be {validate.shown(zone)}: use the name of a zone, such as 'Europe/Berlin'.")
     cron(expression, zone)
     return " ".join(expression.split()), None, zone
 
@@ -129,7 +131,7 @@ def _positive(field: str, value: object, low_ms: int, high_ms: int) -> int:
 
 def _catch_up(value: object) -> CatchUp:
     if not isinstance(value, str) or value not in set(CatchUp):
-        raise InvalidHandler(f"catch_up cannot be {value!r}: use 'skip' or 'once'.")
+        raise InvalidHandler(f"catch_up cannot be {validate.shown(value)}: use 'skip' or 'once'.")
     return CatchUp(value)
 
 
@@ -138,7 +140,7 @@ def _mapping(arguments: object) -> Mapping[str, Any]:
         return {}
     given = cast("Mapping[Any, Any]", arguments)
     if not isinstance(arguments, Mapping) or not all(isinstance(each, str) for each in given):
-        raise InvalidHandler(f"arguments cannot be {arguments!r}: use a mapping of names to values.")
+        raise InvalidHandler(f"arguments cannot be {validate.shown(arguments)}: use a mapping of names to values.")
     return given
 
 

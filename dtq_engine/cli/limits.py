@@ -16,6 +16,7 @@ from dtq_engine.harmless import safe
 from dtq_engine.limit_shapes import LimitsShape, LimitVerbShape, limit_shape
 from dtq_engine.limit_states import LimitState
 from dtq_engine.limits import QUEUE_WIDE, Rate
+from dtq_engine.validate import shown
 from dtq_engine.words import span
 
 HEADERS = (
@@ -28,14 +29,15 @@ HEADERS = (
     Column("", least=8),
 )
 
-_RATE = re.compile(r"(\d+)/(.+)")
+_WHOLE = r"[0-9]{1,18}"
+_RATE = re.compile(rf"({_WHOLE})/(.+)")
 
 
 def _as_most(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value == "none":
         return value
-    if not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is no number: say how many may run at once, or 'none'.")
+    if not re.fullmatch(_WHOLE, value):
+        raise click.BadParameter(f"{shown(value)} is no number: say how many may run at once, or 'none'.")
     return int(value)
 
 
@@ -44,7 +46,7 @@ def _as_rate(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         return value
     found = _RATE.fullmatch(value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no rate: say starts and a time, such as 100/60s, or 'none'.")
+        raise click.BadParameter(f"{shown(value)} is no rate: say starts and a time, such as 100/60s, or 'none'.")
     try:
         return int(found[1]), duration_s(found[2])
     except ValueError as error:

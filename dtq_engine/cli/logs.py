@@ -41,7 +41,7 @@ def logs(console: Console, *, task_id: str, follow: bool, attempt: int | None, a
     store = console.app().store
     where = store.inspect.get(task_id, queue=queue).queue
     reader = _Reader(console, store, task_id, where, attempt)
-    if not reader.read(after) and not follow and not console.json:
+    if not reader.read_all(after) and not follow and not console.json:
         console.note("Nothing was logged, or it is gone.")
     if follow:
         reader.follow()
@@ -68,6 +68,13 @@ class _Reader:
         for line in lines:
             self._tell(line)
         return len(lines)
+
+    def read_all(self, after: int) -> bool:
+        """Print all lines after a number, a call's worth at a time; whether there was one."""
+        found = self.read(after)
+        while self.read(self._after):
+            continue
+        return found > 0
 
     def follow(self) -> None:
         """Print what comes until the task has ended; Redis may go away and come back."""

@@ -116,7 +116,9 @@ def resume(console: Console, queue: str, reason: str) -> int:
 
 @click.command(short_help="Cancel all that waits in a queue.")
 @click.argument("queue", callback=as_queue)
-@click.option("--delayed", is_flag=True, help="Also what waits for its time: delayed, to be retried, blocked.")
+@click.option(
+    "--delayed", is_flag=True, help="Also what waits for its time: delayed, to be retried, blocked (as by a limit)."
+)
 @click.option("--reason", default="", help="Kept with the tasks and in the audit log.")
 @click.option("--yes", is_flag=True, help="Do not ask for the queue's name.")
 @common
@@ -135,7 +137,7 @@ def purge(console: Console, queue: str, *, delayed: bool, reason: str, yes: bool
     must_be_known(queue, store.inspect.queues())
     if not yes:
         stats = store.inspect.queue(queue)
-        waiting = stats.waiting + (stats.delayed + stats.retrying + stats.blocked if delayed else 0)
+        waiting = stats.waiting + (_later(stats) if delayed else 0)
         question = f"This cancels {plural(waiting, 'task')}. Type the name of the queue, {queue}, to go on"
         if not typed(console, question, queue):
             return 1
@@ -144,7 +146,14 @@ def purge(console: Console, queue: str, *, delayed: bool, reason: str, yes: bool
         console.emit(PurgeShape(queue, cancelled))
     else:
         console.say(f"Cancelled {plural(cancelled, 'task')} of {safe(queue)}.")
+        if stay := 0 if delayed else _later(store.inspect.queue(queue)):
+            console.note(f"It still has {plural(stay, 'task')} delayed, to be retried or blocked: see --delayed.")
     return 0
+
+
+def _later(stats: QueueStats) -> int:
+    """How many tasks wait for their time, for a retry, for a slot or for others."""
+    return stats.delayed + stats.retrying + stats.blocked
 
 
 def live_workers(store: Store) -> Counter[str]:

@@ -136,6 +136,17 @@ class Inspect:
         """One queue in numbers; a queue that does not exist is all zeros."""
         return self._stats.queues([queue])[0]
 
+    def blocked_reasons(self, queue: str, limit: int) -> list[str]:
+        """Why blocked tasks of a queue wait, of at most `limit` that are looked at next.
+
+        Those that wait for a slot or for others, of which there may be many, are among the last of all.
+        """
+        ids = self._base.connection.call("ZRANGE", self._base.keys.blocked(queue), 0, limit - 1)
+        keys = [self._base.keys.task(queue, each.decode("utf-8", "replace")) for each in ids]
+        found = self._base.connection.pipeline([("HMGET", key, "s", "m") for key in keys])
+        fields = [replies.values(reply, 2) for reply in found]
+        return [(reason or b"").decode("utf-8", "replace") for state, reason in fields if state == b"B"]
+
     # Dead letters and counters
 
     def dead_letters(

@@ -10,6 +10,7 @@ from dtq_engine import findings
 from dtq_engine.config import Settings
 from dtq_engine.errors import RedisUnavailable
 from dtq_engine.findings import DAMAGE
+from dtq_engine.limits import Declared, Limit, Numbers
 from dtq_engine.model import Block, Cancel, DeadLetter, Reschedule, TaskStatus
 from tests.store.hand import Hand, error, info
 
@@ -256,6 +257,20 @@ def test_due_tasks_that_nobody_promotes_are_told(dtq, hand, store, served, clien
 def test_blocked_tasks_are_told(dtq, hand, served):
     hand.end(hand.start("m-1"), Block("unknown type"))
     assert messages(dtq("doctor", "--json"))[0].startswith("Queue default has 1 task that no worker there can run")
+
+
+def test_those_who_wait_for_a_limit_or_for_others_are_not_counted_among_what_nobody_can_run(
+    dtq, hand, served, store, monkeypatch
+):
+    store.limits.declare("default", Declared((Limit("stripe", Numbers(1)),)))
+    hand.submit("m-1", "m-2", "m-3", limits=("stripe",))
+    running = hand.claim()
+    assert messages(dtq("doctor", "--json")) == []
+    hand.end(hand.start("m-4"), Block("unknown type"))
+    assert messages(dtq("doctor", "--json"))[0].startswith("Queue default has 1 task that no worker there can run")
+    monkeypatch.setattr(findings, "BLOCKED_LOOKS", 2)
+    assert "has at least 1 task that no worker" in messages(dtq("doctor", "--json"))[0]
+    hand.end_all(running)
 
 
 def test_a_queue_that_is_nearly_full_is_told(dtq, hand, served, monkeypatch):

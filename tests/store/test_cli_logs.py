@@ -4,7 +4,7 @@ import json
 
 from dtq_engine.model import DeadLetter, Reschedule, Said
 from dtq_engine.store.progress import pack_line
-from tests.store.hand import QUEUE, error
+from tests.store.hand import QUEUE, Hand, error
 
 
 def say(store, claim, *messages, progress=None, first=1):
@@ -40,6 +40,15 @@ def test_lines_of_one_attempt_and_after_a_number(store, hand, dtq):
     assert len(dtq("logs", "t", "--after", "1", "--json").out.splitlines()) == 2
     hand.end(told)
     assert len(dtq("logs", "t", "--follow", "--after", "2", "--json").out.splitlines()) == 1
+
+
+def test_all_lines_are_shown_however_many_are_kept(make_store, dtq):
+    hand = Hand(make_store(task_log_lines=5_000))
+    claim = hand.start("t")
+    say(hand.store, claim, *(str(number) for number in range(2_500)))
+    assert [json.loads(line)["message"] for line in dtq("logs", "t", "--json").out.splitlines()][-1] == "2499"
+    assert len(dtq("logs", "t", "--after", "100").out.splitlines()) == 2_400
+    hand.end(claim)
 
 
 def test_a_task_without_lines_or_without_a_record_says_so(hand, dtq):

@@ -163,6 +163,9 @@ def test_purge_without_a_terminal_needs_yes(dtq, hand):
 
 def test_purge_leaves_delayed_tasks_unless_told_otherwise(dtq, hand):
     hand.submit("m-1", delay_ms=60_000)
+    assert (
+        "It still has 1 task delayed, to be retried or blocked: see --delayed." in dtq("purge", "default", "--yes").err
+    )
     assert dtq("purge", "default", "--yes", "--json").json["cancelled"] == 0
     assert dtq("purge", "default", "--yes", "--delayed", "--json").json["cancelled"] == 1
     assert dtq("purge", "nope", "--yes").code == 1

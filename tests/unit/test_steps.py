@@ -64,6 +64,25 @@ def test_a_value_is_the_same_in_each_attempt(fn: Any):
     assert kept.next().step("it", fn) == fn()
 
 
+def test_a_step_that_raised_may_be_tried_again_in_the_same_attempt():
+    kept = Kept()
+    context, answers = kept.next(), iter([0, 0, 7])
+
+    def divide() -> int:
+        return 7 // next(answers)
+
+    async def divide_async() -> int:
+        return divide()
+
+    with pytest.raises(ZeroDivisionError):
+        context.step("it", divide)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(context.step_async("it", divide_async))
+    assert (context.step("it", divide), kept.calls) == (1, ["sit"])
+    with pytest.raises(InvalidStep, match="begun before"):
+        context.step("it", divide)
+
+
 def test_a_tuple_is_a_list_from_the_first():
     pair: Any = lambda: (1, 2)  # noqa: E731
     assert Kept().next().step("it", pair) == [1, 2]
