@@ -156,9 +156,7 @@ class Connection:
         except NOT_NOW as error:
             raise NotSent(str(error)) from error
         except REFUSED as error:
-            raise RedisUnavailable(
-                f"Redis refused this user ({error}): check the name, password and rights."
-            ) from error
+            raise _refused(error) from error
         except OutOfMemoryError as error:
             raise MemoryFull("Redis has reached its maxmemory: free some memory or raise the limit.") from error
         except ResponseError as error:
@@ -184,9 +182,13 @@ class Connection:
             return []
         try:
             with self._seat():
-                return self._link.exchange_all(commands)
+                found = self._link.exchange_all(commands)
         except (NotSent, ReplyLost) as error:
             raise unavailable(error) from None
+        # Rights that are missing must not look like a key that is not there, or damaged.
+        if (refusal := next((each for each in found if isinstance(each, REFUSED)), None)) is not None:
+            raise _refused(refusal)
+        return found
 
     def pop(self, keys: Sequence[str]) -> str | None:
         """Pop one token from the first of these lists that has any: that key's name, else None."""
@@ -247,6 +249,10 @@ class Connection:
         """Close all sockets; who waits on one is told that Redis is unavailable."""
         self._closings += 1
         self._link.close()
+
+
+def _refused(error: Exception) -> RedisUnavailable:
+    return RedisUnavailable(f"Redis refused this user ({error}): check the name, password and rights.")
 
 
 def connect(settings: Settings) -> Connection:
