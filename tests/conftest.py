@@ -14,6 +14,7 @@ from dtq_engine.connection import Connection, connect
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.store import Store
 from tests.support.clock import Clock
+from tests.support.kin import kin_end_with_this_process
 from tests.support.leaks import Leaks
 from tests.support.servers import CHOICES, Flavour, fake_server, plain, real_server
 
@@ -65,6 +66,13 @@ def _plain_environment() -> None:
     """Without what chose the server, which is no setting of dtq. Not earlier: pytest's other processes read it too."""
     for name in CHOICES:
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_stragglers() -> Iterator[None]:
+    """Workers, servers and browsers of tests that were killed do not stay behind."""
+    with kin_end_with_this_process():
+        yield
 
 
 @pytest.fixture(scope="session")

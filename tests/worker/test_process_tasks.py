@@ -20,6 +20,7 @@ import pytest
 from dtq_engine import ConfigurationError, Dtq, Handle, InvalidHandler, Settings, Task, TaskStatus
 from dtq_engine.worker import Worker, nursery, offspring
 from tests.support.environ import environ_of
+from tests.support.kin import Grips
 from tests.support.waiting import wait_until
 from tests.worker import isolated
 from tests.worker.processes import ROOT, WorkerProcess, children_of, is_alive
@@ -470,13 +471,16 @@ def test_native_code_that_holds_the_lock_is_killed_at_its_timeout_with_what_it_s
 def scattered(tmp_path: Path) -> Iterator[Callable[[], list[int]]]:
     """The ids of a process, and of the programs in sessions of their own that its handler started."""
 
+    seen = Grips()
+
     def pids() -> list[int]:
-        return [int(each) for each in first_line(tmp_path / "pids").split()]
+        found = [int(each) for each in first_line(tmp_path / "pids").split()]
+        for pid in found:
+            seen.take(pid)
+        return found
 
     yield pids
-    for pid in pids():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    seen.kill()
 
 
 @pytest.mark.drains

@@ -17,6 +17,7 @@ import pytest
 from dtq_engine import Dtq, Settings, Task, TaskStatus
 from dtq_engine.worker.post import HEALTHY_S, SILENT_S, Post
 from tests.support.environ import environ_of
+from tests.support.kin import Grips
 from tests.support.waiting import wait_until
 from tests.worker.processes import HEADER, ROOT, WorkerProcess, children_of, is_alive
 
@@ -62,17 +63,16 @@ def when_ready(process: WorkerProcess, count: int) -> list[int]:
 @pytest.fixture
 def supervise(spawn: Callable[..., WorkerProcess]) -> Iterator[Supervise]:
     """Start a supervisor of two workers with a slot each, and wait until both are ready."""
-    members: list[int] = []
+    members = Grips()
 
     def make(source: str = JOBS, **changes: object) -> WorkerProcess:
         process = spawn(source, **{"worker_processes": 2, "worker_concurrency": 1, **changes})
-        members.extend(when_ready(process, 2))
+        for pid in when_ready(process, 2):
+            members.take(pid)
         return process
 
     yield make
-    for pid in members:
-        if is_alive(pid):
-            os.kill(pid, signal.SIGKILL)
+    members.kill()
 
 
 @pytest.mark.drains
