@@ -8,8 +8,9 @@ import base64
 import heapq
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -37,7 +38,8 @@ LAST_MS = 2**53
 """A time after this one is damage: it sorts as if it were this one."""
 
 Reader = Callable[[Sequence[tuple[str, str]]], list[Task | None]]
-Source = Callable[[str, str, int, dict[str, str]], "list[Row]"]
+Source = Callable[[str, str, int, dict[str, str]], "Iterable[Row]"]
+Command = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class TaskListing:
         self._base = base
         self._connection = base.connection
         self._read = read
+        self._ahead: Mapping[Command, Any] = {}
 
     def page(self, query: Query, cursor: str | None) -> Page[Task]:
         """The next page and where it ended. Raises InvalidCursor."""
@@ -84,8 +87,6 @@ class TaskListing:
         looked = 0
         while len(found) < query.limit and looked < ROW_BUDGET:
             rows = self.rows(query, marks)
-            if not rows:
-                return Page(tuple(found))
             looked += len(rows)
             for row, task in zip(rows, self._read([(row.queue, row.task_id) for row in rows]), strict=True):
                 if len(found) == query.limit:
@@ -93,20 +94,25 @@ class TaskListing:
                 row.note(marks)
                 if task is not None and _matches(query, task):
                     found.append(task)
+            if len(rows) < query.limit:
+                return Page(tuple(found))
         return Page(tuple(found), encode_cursor(marks))
 
     def rows(self, query: Query, marks: dict[str, str]) -> list[Row]:
         """The newest candidates that come after `marks`, over all sources; `query.type` is not looked at."""
-        sources = [rows for queue in query.queues for rows in self._sources(query, queue, marks)]
-        merged = heapq.merge(*sources, key=lambda row: -row.ms)
-        return [row for _, row in zip(range(query.limit), merged, strict=False)]
+        sources = [(queue, *source) for queue in query.queues for source in self._sources(query, queue)]
+        self._ask_ahead([(read, key) for _, read, key in sources], query.limit, marks)
+        found = [self._rows(read, key, queue, query.limit, marks) for queue, read, key in sources]
+        # Most of what was read is never looked at: rows are made as they are needed.
+        merged = heapq.merge(*found, key=lambda row: -row.ms)
+        return list(islice(merged, query.limit))
 
-    def _sources(self, query: Query, queue: str, marks: dict[str, str]) -> Iterator[list[Row]]:
+    def _sources(self, query: Query, queue: str) -> Iterator[tuple[Source, str]]:
         keys, status = self._base.keys, query.status
         if status in {None, TaskStatus.QUEUED, TaskStatus.RUNNING}:
             rows_of = self._running_rows if status is TaskStatus.RUNNING else self._stream_rows
             for priority in PRIORITIES:
-                yield self._rows(rows_of, keys.stream(queue, priority), queue, query.limit, marks)
+                yield rows_of, keys.stream(queue, priority)
         waiting = {
             TaskStatus.PENDING: keys.schedule(queue),
             TaskStatus.RETRYING: keys.retry_schedule(queue),
@@ -114,9 +120,23 @@ class TaskListing:
         }
         for of_status, key in (waiting | {each: keys.index(queue, each) for each in sorted(FINAL)}).items():
             if status in {None, of_status}:
-                yield self._rows(self._set_rows, key, queue, query.limit, marks)
+                yield self._set_rows, key
 
-    def _rows(self, read: Source, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+    def _ask_ahead(self, sources: Sequence[tuple[Source, str]], limit: int, marks: dict[str, str]) -> None:
+        """Ask in one go what takes one command for each source: there are 18 in every queue, each a journey."""
+        commands = [_newest(key, limit, marks) for read, key in sources if read == self._stream_rows]
+        commands += [_held(key) for read, key in sources if read == self._running_rows]
+        commands += [
+            _highest(key, limit, marks) for read, key in sources if read == self._set_rows and key not in marks
+        ]
+        self._ahead = dict(zip(commands, self._connection.pipeline(commands), strict=True))
+
+    def _call(self, command: Command) -> Any:
+        """The answer that was asked for ahead; where that is an error, the command says itself what is wrong."""
+        answer = self._ahead.get(command)
+        return self._connection.call(*command) if answer is None or isinstance(answer, Exception) else answer
+
+    def _rows(self, read: Source, key: str, queue: str, limit: int, marks: dict[str, str]) -> Iterable[Row]:
         try:
             return read(key, queue, limit, marks)
         except RedisDamaged:
@@ -125,14 +145,16 @@ class TaskListing:
             self._damaged.add(key)
             return []
 
-    def _stream_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
-        entries = self._connection.call("XREVRANGE", stream, _end(stream, marks), "-", "COUNT", limit)
-        return _stream_rows(entries, queue, stream)
+    def _stream_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> Iterable[Row]:
+        return _stream_rows(self._call(_newest(stream, limit, marks)), queue, stream)
 
-    def _running_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+    def _running_rows(self, stream: str, queue: str, limit: int, marks: dict[str, str]) -> Iterable[Row]:
         """What workers hold, straight from the pending list: in the stream it may lie behind all that waits."""
+        held = self._ahead.get(_held(stream))
+        if not (isinstance(held, Exception) or replies.pending(held)) or "NOGROUP" in str(held):
+            return []
         try:
-            pending = self._connection.call("XPENDING", stream, "workers", "-", _end(stream, marks), MOST_RUNNING)
+            pending = self._connection.call(*_held(stream), "-", _end(stream, marks), MOST_RUNNING)
         except RedisRefused:  # nothing was ever claimed here
             return []
         entries = [each[0] for each in reversed(pending)][:limit]
@@ -144,10 +166,9 @@ class TaskListing:
         ]
         return _stream_rows(answers, queue, stream)
 
-    def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> list[Row]:
+    def _set_rows(self, key: str, queue: str, limit: int, marks: dict[str, str]) -> Iterable[Row]:
         reply = self._members(key, limit, marks)
-        pairs = list(zip(reply[::2], reply[1::2], strict=True))
-        return [
+        return (
             Row(
                 min(max(float(score), 0), LAST_MS),
                 member.decode("utf-8", "replace"),
@@ -156,15 +177,13 @@ class TaskListing:
                 # Byte by byte, as what somebody has put among the members need not be text.
                 f"{score.decode()} {member.decode('latin-1')}",
             )
-            for member, score in pairs
-        ]
+            for member, score in zip(reply[::2], reply[1::2], strict=True)
+        )
 
     def _members(self, key: str, limit: int, marks: dict[str, str]) -> Any:
         """Members with scores, highest first, after the marked one's place; it may have moved or gone by now."""
         if key not in marks:
-            newest = marks.get(_UNREAD, "+inf")
-            scores = ("BYSCORE", "REV", "LIMIT", 0, limit, "WITHSCORES")
-            return self._connection.call("ZRANGE", key, newest, "-inf", *scores)
+            return self._call(_highest(key, limit, marks))
         score, _, member = marks[key].partition(" ")
         first = self._rank_after(key, score, member.encode("latin-1"))
         return self._connection.call("ZRANGE", key, first, first + limit - 1, "REV", "WITHSCORES")
@@ -179,13 +198,28 @@ class TaskListing:
         )
 
 
+def _newest(stream: str, limit: int, marks: dict[str, str]) -> Command:
+    return ("XREVRANGE", stream, _end(stream, marks), "-", "COUNT", limit)
+
+
+def _held(stream: str) -> Command:
+    """How much of a stream workers hold; with a range behind it, what that is."""
+    return ("XPENDING", stream, "workers")
+
+
+def _highest(key: str, limit: int, marks: dict[str, str]) -> Command:
+    """For a set without a mark of its own."""
+    newest = marks.get(_UNREAD, "+inf")
+    return ("ZRANGE", key, newest, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit, "WITHSCORES")
+
+
 def _end(stream: str, marks: dict[str, str]) -> str:
     return f"({marks[stream]}" if stream in marks else marks.get(_UNREAD, "+")
 
 
-def _stream_rows(entries: Sequence[tuple[bytes, Any]], queue: str, stream: str) -> list[Row]:
+def _stream_rows(entries: Sequence[tuple[bytes, Any]], queue: str, stream: str) -> Iterable[Row]:
     # An entry that names no task stands under its own name: left out, a source would seem to end where it is.
-    return [
+    return (
         Row(
             int(entry.partition(b"-")[0]),
             (replies.pairs(fields).get(b"i") or entry).decode("utf-8", "replace"),
@@ -194,7 +228,7 @@ def _stream_rows(entries: Sequence[tuple[bytes, Any]], queue: str, stream: str) 
             entry.decode(),
         )
         for entry, fields in entries
-    ]
+    )
 
 
 def _matches(query: Query, task: Task) -> bool:

@@ -15,8 +15,12 @@ PAGES = [
 ]  # fmt: skip
 
 # Kept apart from the page, whose attributes are put right again and again.
-STOPS = """() => (window.stops = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
-    .filter((each) => !each.disabled && each.type !== "hidden" && each.checkVisibility({ visibilityProperty: true }))).length"""
+STOPS = """() => {
+    const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
+    const seen = (each) => each.type !== "hidden" && each.checkVisibility({ visibilityProperty: true });
+    window.stops = [...all].filter((each) => !each.disabled && seen(each));
+    return window.stops.length;
+}"""
 
 HERE = """() => {
     const here = document.activeElement, style = getComputedStyle(here), box = here.getBoundingClientRect();

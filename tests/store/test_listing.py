@@ -246,3 +246,27 @@ def test_a_cursor_of_dead_letters_that_is_none_is_refused(store, cursor):
 def test_a_success_is_no_dead_letter(hand, store):
     hand.end(hand.start("a"), Succeed(None))
     assert letters(store, 10) == []
+
+
+@pytest.mark.parametrize("status", [None, TaskStatus.QUEUED, TaskStatus.SUCCEEDED, TaskStatus.RUNNING])
+def test_the_first_page_takes_as_many_journeys_in_many_queues_as_in_one(store, monkeypatch, status):
+    journeys: list[str] = []
+    connection = store.connection
+    for name in ("call", "pipeline"):
+        does = getattr(connection, name)
+
+        def counted(*given, does=does, name=name, **options):
+            journeys.append(name)
+            return does(*given, **options)
+
+        monkeypatch.setattr(connection, name, counted)
+    took = []
+    for queues in (["q0"], [f"q{number}" for number in range(1, 7)]):
+        for queue in queues:
+            hand = Hand(store, queue=queue)
+            hand.end(hand.start(f"done-{queue}"))
+            hand.submit(f"waits-{queue}")
+        journeys.clear()
+        store.inspect.tasks(status=status)
+        took.append(len(journeys))
+    assert took[0] == took[1] <= 5
