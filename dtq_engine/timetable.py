@@ -8,7 +8,9 @@ import msgspec
 
 from dtq_engine import ids, validate
 from dtq_engine.config import Settings
+from dtq_engine.deduplication import Rule
 from dtq_engine.errors import ConfigurationError, DtqError, InvalidHandler, InvalidTask
+from dtq_engine.model import NewTask
 from dtq_engine.options import Duration, Options, task_maker
 from dtq_engine.periodic import CatchUp, Definition, cron
 from dtq_engine.registry import Registry
@@ -16,6 +18,8 @@ from dtq_engine.task import Task
 
 LEAST_MS = 1_000
 MOST_JITTER_MS = 86_400_000
+TICKS_LOOKED_AT = 1_500
+"""More than a day has minutes."""
 
 T = TypeVar("T", bound=Task[..., Any, ..., Any])
 
@@ -83,7 +87,7 @@ def _definition(
     try:
         cron_text, every_ms, zone = _when(expression, every, tz)
         payload = task.handler.encode_arguments((), _mapping(arguments))
-        return Definition(
+        found = Definition(
             name=_name(label),
             type=task.name,
             cron=cron_text,
@@ -95,8 +99,26 @@ def _definition(
             payload=payload.decode(),
             limits=task.handler.buckets(payload),
         )
+        _check_debounced(found, task.handler.defaults.deduplication)
+        return found
     except (InvalidHandler, InvalidTask) as error:
         raise InvalidHandler(f"the periodic task {validate.shown(label)} cannot be registered: {error}") from None
+
+
+def _check_debounced(definition: Definition, rule: Rule | None) -> None:
+    """Raise InvalidHandler if a debounced task is put off by each tick anew, or if its start is said twice."""
+    if rule is None or rule.debounce_ms is None:
+        return
+    if definition.jitter_ms:
+        raise InvalidHandler("jitter says when a task starts, and so does its debounce: drop one of them.")
+    if rule.debounce_max_ms is not None:
+        return
+    tick_ms = definition.ticks.after(0)
+    for _ in range(TICKS_LOOKED_AT):
+        before_ms, tick_ms = tick_ms, definition.ticks.after(tick_ms)
+        if tick_ms - before_ms > rule.debounce_ms or tick_ms > validate.TEN_YEARS_MS:
+            return
+    raise InvalidHandler("each tick would put off its debounced task, which never runs: give it debounce_max=….")
 
 
 def _name(value: object) -> str:
@@ -138,9 +160,9 @@ def _catch_up(value: object) -> CatchUp:
 def _mapping(arguments: object) -> Mapping[str, Any]:
     if arguments is None:
         return {}
-    given = cast("Mapping[Any, Any]", arguments)
+    said, given = validate.shown(arguments), cast("Mapping[Any, Any]", arguments)
     if not isinstance(arguments, Mapping) or not all(isinstance(each, str) for each in given):
-        raise InvalidHandler(f"arguments cannot be {validate.shown(arguments)}: use a mapping of names to values.")
+        raise InvalidHandler(f"arguments cannot be {said}: use a mapping of names to values.")
     return given
 
 
@@ -155,23 +177,26 @@ def definitions(registry: Registry, settings: Settings) -> tuple[Definition, ...
         handler = registry.get(each.type)
         assert handler is not None, "a task is registered before it is scheduled"
         make = task_maker(each.type, handler.defaults, Options(), settings, handler.bind_payload)
-        made = make(id=ids.new_id(), payload=each.payload.encode())
-        found.append(
-            msgspec.structs.replace(
-                each,
-                priority=made.priority,
-                expires_in_ms=made.expires_in_ms,
-                timeout_ms=made.timeout_ms,
-                retry=made.retry,
-                keep_result=made.keep_result,
-                restartable=made.restartable,
-                deduplication=made.deduplication,
-            )
-        )
         try:
+            made = make(id=ids.new_id(), payload=each.payload.encode())
+            found.append(_completed(each, made))
             validate.check(found[-1].task(made.id), settings)
         except DtqError as error:
             problems.append(f"The periodic task {each.name} cannot run: {error}")
     if problems:
         raise ConfigurationError(problems)
     return tuple(found)
+
+
+def _completed(definition: Definition, made: NewTask) -> Definition:
+    """A definition with what the settings say of its tasks, one of which was `made`."""
+    return msgspec.structs.replace(
+        definition,
+        priority=made.priority,
+        expires_in_ms=made.expires_in_ms,
+        timeout_ms=made.timeout_ms,
+        retry=made.retry,
+        keep_result=made.keep_result,
+        restartable=made.restartable,
+        deduplication=made.deduplication,
+    )

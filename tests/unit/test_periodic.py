@@ -269,6 +269,41 @@ def test_what_is_wrong_is_named_at_registration(app, given, options, said):
     assert said in refusal(app, *given, **options)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "debounce", "said"),
+    [
+        ({"every": 60}, {"debounce": 60}, "which never runs"),
+        ({"expression": "*/5 * * * *"}, {"debounce": 301}, "which never runs"),
+        ({"every": 60, "jitter": 5}, {"debounce": 1}, "drop one of them"),
+        ({"every": 60}, {"debounce": 59}, None),
+        ({"every": 60}, {"debounce": 60, "debounce_max": 90}, None),
+        ({"expression": "* 3 * * *"}, {"debounce": 90}, None),
+    ],
+)
+def test_a_debounce_that_would_keep_each_tick_from_running_is_refused(app, schedule, debounce, said):
+    @app.task("index", **debounce)
+    def index() -> None: ...
+
+    options = dict(schedule)
+    expression = options.pop("expression", None)
+    if said is None:
+        assert app.periodic(expression, **options)(index) is index
+    else:
+        with pytest.raises(InvalidHandler, match=said):
+            app.periodic(expression, **options)(index)
+
+
+def test_a_unique_key_that_cannot_be_made_is_told_with_its_task(app):
+    @app.periodic(every=60)
+    @app.task("index", unique="waiting", unique_key=lambda: 1 / 0)
+    def index() -> None: ...
+
+    with pytest.raises(
+        ConfigurationError, match="The periodic task index cannot run: the function that makes the unique"
+    ):
+        definitions(app.registry, app.settings)
+
+
 def test_arguments_that_a_handler_needs_must_be_given(app):
     @app.task("mail")
     def mail(to: str) -> None: ...
