@@ -30,7 +30,9 @@ Rate = tuple[int, float | timedelta]
 Parameters = str | Sequence[str] | None
 """The parameters of a task's function that a limit counts by, each value having its own bucket; None for one in all."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}").fullmatch
+is_limit_name = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}").fullmatch
+"""Whether a text can be the name of a limit; that of a whole queue is QUEUE_WIDE."""
+
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.:@-]{1,40}").fullmatch
 
 
@@ -123,7 +125,7 @@ class Declared:
 def read_limit(name: object, *, max_running: object, rate: object, queue: str | None = None) -> Limit:
     """A limit as given. Raises InvalidLimit, which names what is wrong."""
     label = f"the limit {name!r}" if queue is None else f"the limit of the queue {queue!r}"
-    if queue is None and not (isinstance(name, str) and _NAME(name)):
+    if queue is None and not (isinstance(name, str) and is_limit_name(name)):
         raise InvalidLimit(
             f"a limit cannot be called {shown(name)}: use 1 to 64 letters, digits, '_', '.', ':' or '-', the first a "
             f"letter, digit or '_'."
@@ -193,7 +195,7 @@ def read_uses(task: str, limit: object, limit_key: object) -> tuple[LimitUse, ..
 
 def _read_use(task: str, limit: object, key: object) -> LimitUse:
     name = limit.name if isinstance(limit, Limit) and limit.queue is None else limit
-    if not isinstance(name, str) or not _NAME(name):
+    if not isinstance(name, str) or not is_limit_name(name):
         _refuse(task, f"limit cannot be {shown(limit)}: use the name of a limit that was made by app.limit(…)")
     given = () if key is None else (key,) if isinstance(key, str) else key
     words = cast("Sequence[object]", given) if isinstance(given, tuple | list) else (None,)

@@ -8,7 +8,7 @@ import msgspec
 
 from dtq_engine.errors import LimitNotFound
 from dtq_engine.limit_states import Bucket, LimitState, Override, parse_declared, parse_override, write_override
-from dtq_engine.limits import QUEUE_WIDE, Declared, Numbers, Rate
+from dtq_engine.limits import QUEUE_WIDE, Declared, Numbers, Rate, is_limit_name
 from dtq_engine.links import Command
 from dtq_engine.store.asked import asked
 from dtq_engine.store.base import Base
@@ -73,7 +73,8 @@ class Limits:
         self._override(queue, name, "", *asked(request, actor, reason))
 
     def _override(self, queue: str, name: str, numbers: str, *request: str) -> None:
-        known = queue in self._inspect.queues()
+        # Other names might be those of fields that limits have.
+        known = bool(name == QUEUE_WIDE or is_limit_name(name)) and queue in self._inspect.queues()
         if known and self._base.run("override", queue, name, *request, numbers) != b"missing":
             return
         label = "limit of its own" if name == QUEUE_WIDE else f"limit {name}"

@@ -1,6 +1,7 @@
 """Limits: how many tasks run and start at once, who waits, and who comes next."""
 
 import random
+from functools import partial
 
 import pytest
 
@@ -602,6 +603,16 @@ def test_thousands_of_keys_are_freed_by_a_limit_that_is_raised(hand, store, decl
 
 
 # Operators ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["stripe!", "stripe/7", "", "**", "a\nb", "s" * 65], ids=repr)
+def test_what_can_be_the_name_of_no_limit_is_not_there(store, declare, name):
+    declare(stripe=Numbers(1))
+    store.limits.set("default", "stripe", max_running=2)
+    for verb in (partial(store.limits.set, max_running=3), store.limits.clear):
+        with pytest.raises(LimitNotFound):
+            verb("default", name)
+    assert [each.name for each in store.limits.list()] == ["stripe"]
 
 
 def test_an_operator_wins_over_the_code_until_it_is_cleared(hand, store, declare):
