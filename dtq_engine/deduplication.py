@@ -134,11 +134,12 @@ def encode_function(value: object) -> object:
 
 def read_published(type: str, found: object) -> Rule | None:
     """A type's rule as a worker has published it; None for none, and for one that cannot be read here."""
+    if found is None:
+        return None
     try:
-        stored = msgspec.convert(found, _Published | None)
+        return msgspec.convert(found, _Published).rule(type)
     except msgspec.ValidationError:
         return None
-    return None if stored is None else stored.rule(type)
 
 
 class _Published(msgspec.Struct):

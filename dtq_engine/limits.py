@@ -100,7 +100,8 @@ def published_buckets(options: Mapping[str, Any], payload: bytes) -> tuple[str, 
 
     Raises InvalidTask if the arguments cannot name one, and NotJson if the payload is no object.
     """
-    return buckets_of(msgspec.convert(options.get("limits", ()), tuple[LimitUse, ...]), payload)
+    published = options.get("limits")
+    return buckets_of(msgspec.convert(published, tuple[LimitUse, ...]), payload) if published else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from dtq_engine import (
     SubmitUncertain,
     TaskNotFound,
 )
-from webapp.answers import request_id
+from webapp.answers import Answer, request_id
 from webapp.problems import Problem
 
 AWAY_S = 2
@@ -117,7 +117,7 @@ def _as_sent(detail: str, field: str) -> str:
 def answer(problem: Problem) -> Response:
     """A problem as a response."""
     body = _encoder.encode(problem.body(request_id()))
-    return Response(body, problem.status, problem.headers, content_type="application/problem+json")
+    return Answer(body, problem.status, "application/problem+json", problem.headers)
 
 
 def _from_werkzeug(error: HTTPException) -> Response:

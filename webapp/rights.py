@@ -55,9 +55,9 @@ def allowed_by(view: Callable[..., Any]) -> tuple[Role, ...] | None:
     return cast("tuple[Role, ...] | None", getattr(view, "dtq_roles", None))
 
 
-def authorize(*roles: Role) -> Principal:
+def authorize(*roles: Role, environ: Environ | None = None) -> Principal:
     """Who makes this request, if they hold one of `roles`. Raises a 401 or 403."""
-    principal = who(request.environ)
+    principal = who(environ)
     if not principal.holds(*roles):
         needed = " or ".join(roles)
         raise Problem(403, "FORBIDDEN", f"{principal.name} has the role {principal.role}, and this needs {needed}.")

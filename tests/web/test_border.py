@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from urllib.parse import quote
 
 import pytest
 from flask import Flask
@@ -112,19 +113,21 @@ def test_whoever_asks_whether_it_is_ready_does_not_learn_where_redis_is(make_web
     assert "127.0.0.1" not in answer.text
 
 
-def test_it_can_be_mounted_under_a_path_of_another_app(web, store):
+@pytest.mark.parametrize("place", ["/tasks-admin", "/aufträge/λ"])
+def test_it_can_be_mounted_under_a_path_of_another_app(web, store, place):
     host = Flask("host")
-    host.wsgi_app = DispatcherMiddleware(host.wsgi_app, {"/tasks-admin": web})  # type: ignore[method-assign]
+    host.wsgi_app = DispatcherMiddleware(host.wsgi_app, {place.encode().decode("latin-1"): web})  # type: ignore[method-assign]
     client = Client(host.wsgi_app)
     headers = {"Authorization": f"Bearer {KEYS['admin']}"}
-    answer = client.post("/tasks-admin/api/v1/tasks", json={"type": "mail"}, headers=headers)
-    assert answer.headers["Location"].startswith("/tasks-admin/api/v1/tasks/")
+    written = quote(place)
+    answer = client.post(f"{place}/api/v1/tasks", json={"type": "mail"}, headers=headers)
+    assert answer.headers["Location"].startswith(f"{written}/api/v1/tasks/")
     assert client.get(answer.headers["Location"], headers=headers).status_code == 200
-    client.post("/tasks-admin/api/v1/tasks", json={"type": "mail"}, headers=headers)
-    link = client.get("/tasks-admin/api/v1/tasks?limit=1", headers=headers).headers["Link"]
-    assert link.startswith("</tasks-admin/api/v1/tasks?limit=1&cursor=")
-    described = client.get("/tasks-admin/api/v1/openapi.json", headers=headers).json
-    assert described["servers"] == [{"url": "/tasks-admin/api/v1"}]
+    client.post(f"{place}/api/v1/tasks", json={"type": "mail"}, headers=headers)
+    link = client.get(f"{place}/api/v1/tasks?limit=1", headers=headers).headers["Link"]
+    assert link.startswith(f"<{written}/api/v1/tasks?limit=1&cursor=")
+    described = client.get(f"{place}/api/v1/openapi.json", headers=headers).json
+    assert described["servers"] == [{"url": f"{written}/api/v1"}]
 
 
 def test_making_it_opens_no_connection(make_web):

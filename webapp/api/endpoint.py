@@ -11,6 +11,7 @@ from flask import request
 from dtq_engine import InvalidTask
 from dtq_engine.strict import Reader
 from webapp.api.reading import Nothing, read_body, read_query
+from webapp.border import Environ
 from webapp.problems import Problem
 from webapp.rights import authorize
 from webapp.roles import Role
@@ -48,13 +49,14 @@ def endpoint(operation: Operation) -> Callable[[F], F]:
     def guard(view: F) -> F:
         @wraps(view)
         def guarded(**arguments: Any) -> Any:
-            authorize(*operation.roles)
+            environ = request.environ
+            authorize(*operation.roles, environ=environ)
             if operation.query is not Nothing:
                 arguments["query"] = read_query(request, operation.query)
-            elif request.environ.get("QUERY_STRING"):
+            elif environ.get("QUERY_STRING"):
                 read_query(request, Nothing)
             if reader is not None:
-                arguments["body"] = _body(operation, reader, optional)
+                arguments["body"] = _body(environ, operation, reader, optional)
             return view(**arguments)
 
         guarded.dtq_roles = operation.roles  # type: ignore[attr-defined]
@@ -64,9 +66,9 @@ def endpoint(operation: Operation) -> Callable[[F], F]:
     return guard
 
 
-def _body(operation: Operation, reader: Reader[Any], optional: bool) -> Any:
+def _body(environ: Environ, operation: Operation, reader: Reader[Any], optional: bool) -> Any:
     try:
-        return read_body(request.environ, reader, optional=optional)
+        return read_body(environ, reader, optional=optional)
     except InvalidTask as error:
         raise Problem(400, operation.misfit, str(error), more={"field": error.field}) from None
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from flask import request, url_for
+from werkzeug.urls import iri_to_uri
 
 from dtq_engine.cursors import packed, unpacked
 
@@ -18,4 +19,5 @@ def link(cursor: str | None) -> dict[str, str]:
     if cursor is None or request.endpoint is None:
         return {}
     values: dict[str, Any] = request.args.to_dict() | (request.view_args or {}) | {"cursor": cursor}
-    return {"Link": f'<{url_for(request.endpoint, **values)}>; rel="next"'}
+    # Where this app is mounted may be named in any letters, which no header can hold.
+    return {"Link": f'<{iri_to_uri(url_for(request.endpoint, **values))}>; rel="next"'}

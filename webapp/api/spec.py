@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, current_app, request
 from werkzeug.routing import Rule
+from werkzeug.urls import iri_to_uri
 
 from webapp.answers import reply
 from webapp.api.endpoint import EVERYBODY, Operation, endpoint, operation_of
@@ -66,7 +67,7 @@ Json = dict[str, Any]
 @endpoint(Operation(summary="This description", roles=EVERYBODY, answers={200: dict[str, Any]}))
 def openapi() -> Response:
     """OpenAPI 3.1."""
-    return reply(document(request.script_root))
+    return reply(document(iri_to_uri(request.script_root)))
 
 
 def document(root: str) -> Json:

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 from typing import Any, cast
+from urllib.parse import quote
 
 from flask import Blueprint, Response, request
 
@@ -63,7 +64,7 @@ def submit(body: NewTaskBody) -> Response:
     except (QueueFull, MemoryFull) as error:
         raise _full(error, _empty_in_s(here, task.queue)) from None
     environ[ABOUT] = {"task_id": receipt.id, "queue": receipt.queue}
-    place = f"{environ['SCRIPT_NAME']}/api/v1/tasks/{receipt.id}?queue={receipt.queue}"
+    place = f"{_root(environ)}/api/v1/tasks/{receipt.id}?queue={receipt.queue}"
     is_new = receipt.outcome is SubmitOutcome.NEW
     answer = _accepted(receipt, warnings_about(task.type, here))
     return reply(answer, status=202 if is_new else 200, headers={"Location": place})
@@ -150,6 +151,12 @@ def _full(error: QueueFull | MemoryFull, seconds: int) -> Problem:
     problem.headers["Retry-After"] = str(seconds)
     problem.more["retry_after"] = seconds
     return problem
+
+
+def _root(environ: Environ) -> str:
+    """The path that this app is mounted at, as it stands in addresses."""
+    root: str = environ["SCRIPT_NAME"]
+    return root and quote(root.encode("latin-1"))
 
 
 def _idempotency_key(environ: Environ) -> str | None:
