@@ -62,10 +62,23 @@ format: venv ## Put imports and format in order
 .PHONY: docs
 docs: venv ## Write the generated pages of docs/ anew
 	@$(PY) -m tools.write_docs
+	@$(PY) -m benchmarks.report
 
 .PHONY: bench
-bench: venv ## Measure submit, drain and idle start (about a minute)
+bench: venv ## Measure submit, drain, idle start, memory and more (3 minutes; ARGS="--save" writes docs/benchmarks.md)
 	@$(PY) -m benchmarks.bench $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: venv ## The same for other task queues, installed into build/peers (15 minutes; ARGS="--only arq,rq")
+	@$(PY) -m benchmarks.compare $(ARGS)
+
+.PHONY: bench-anatomy
+bench-anatomy: venv ## Where the time of a task goes, in Redis and in Python, for docs/performance.md (needs valgrind)
+	@$(PY) -m benchmarks.anatomy $(ARGS)
+
+.PHONY: bench-growth
+bench-growth: venv ## Measure with a million tasks waiting or delayed, many queues, lost workers (6 minutes)
+	@$(PY) -m benchmarks.growth $(ARGS)
 
 # Where the tests are that other servers must pass as well; continuous integration looks at a part of them.
 PLACES ?= tests/store tests/worker
@@ -100,7 +113,7 @@ fuzz-http: venv ## Try to break the HTTP API by its own description (ARGS="--max
 	@$(PY) -m tools.fuzz_http $(ARGS)
 
 .PHONY: bench-http
-bench-http: venv ## Measure single submits over HTTP beside a bare Flask hello-world (about a minute)
+bench-http: venv ## Measure submits over HTTP beside a bare Flask hello-world (about a minute)
 	@$(PY) -m benchmarks.http $(ARGS)
 
 .PHONY: screenshots

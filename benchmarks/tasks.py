@@ -1,5 +1,6 @@
 """The handlers that the benchmarks run: they do nothing, so that only dtq is measured."""
 
+import asyncio
 import time
 
 from dtq_engine import Dtq
@@ -15,6 +16,18 @@ async def noop_async(a: int, b: str) -> None:
 @app.task("bench.sync")
 def noop_sync(a: int, b: str) -> None:
     """Nothing, in a thread."""
+
+
+@app.task("bench.sleep")
+async def sleep_async(a: int, b: str) -> None:
+    """Wait for 10 ms, as for another server."""
+    await asyncio.sleep(0.01)
+
+
+@app.task("bench.dies", max_attempts=1)
+async def dies(a: int, b: str) -> None:
+    """Fail for good."""
+    raise ValueError("meant to fail")
 
 
 @app.task("bench.clock")
