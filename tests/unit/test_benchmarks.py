@@ -65,7 +65,9 @@ def test_parts_of_another_machine_do_not_stay_beside_those_of_this_one(tmp_path,
 
 
 def test_an_aim_that_is_missed_is_said_first_and_in_bold():
-    text = reached([Aim("fast", 2.0, 1.0, "s"), Aim("small", 2.0, 1.0, "MiB", at_least=False), Aim("new", None, 1, "s")])
+    text = reached(
+        [Aim("fast", 2.0, 1.0, "s"), Aim("small", 2.0, 1.0, "MiB", at_least=False), Aim("new", None, 1, "s")]
+    )
     rows = text[-1].splitlines()[2:]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == ["small", "new", "fast"]
     assert rows[0].endswith("| **no** |")
