@@ -92,6 +92,8 @@ class Outbox:
         answer = self._base.run("link", parent[0], parent[1], " ".join(child))
         if answer == b"LIVING":
             return True
+        if answer == b"LATER":
+            return False
         return self._arrive(child[0], parent, [child[1]], GONE if answer == b"GONE" else News(*answer))
 
 

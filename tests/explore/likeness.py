@@ -11,6 +11,9 @@ TIMES = frozenset("bcFdzBe")
 NAMES = frozenset("kjw")
 """Tokens, and the worker: which of them it is does not matter, only where else it turns up."""
 
+ONCE = frozenset({"canceller", "requeuer", "rival"})
+"""Who makes one call and no other."""
+
 
 class Sender(Protocol):
     """An actor, as far as it matters here."""
@@ -62,7 +65,7 @@ def _actor(sender: Sender, names: _Names) -> tuple[object, ...]:
     sent = () if call is None else (type(call).__name__, names(getattr(call, "token", "")), _end(call))
     held = () if sender.held is None else (names(sender.held.token), names(sender.held.worker))
     role = "worker" if sender.name.startswith("w") else sender.name
-    return (role, names.of(sender.name), held, sent, sender.name == "canceller" and sender.calls > 0)
+    return (role, names.of(sender.name), held, sent, sender.name in ONCE and sender.calls > 0)
 
 
 def _end(call: object) -> str:
@@ -79,7 +82,18 @@ def _places(now: Snapshot, names: _Names) -> tuple[object, ...]:
     members = sorted((status.value, *sorted(ids)) for status, ids in (now.waiting | now.ended).items())
     satellites = sorted((letter, *sorted(ids)) for letter, ids in now.satellites.items())
     held = sorted((name, key.state) for name, key in now.idempotency.items())
-    return (tuple(deliveries), tuple(members), len(now.letters), tuple(satellites), tuple(held), now.wakes > 0)
+    woken = (now.wakes > 0, now.outbox)
+    locks = _locks(now, names)
+    return (tuple(deliveries), tuple(members), len(now.letters), tuple(satellites), tuple(held), locks, woken)
+
+
+def _locks(now: Snapshot, names: _Names) -> tuple[object, ...]:
+    """Who holds unique keys and slots, and who stands in line."""
+    slots = (
+        (bucket, tuple(sorted((task, names(token)) for task, token in each))) for bucket, each in now.slots.items()
+    )
+    lines = ((bucket, *sorted(line)) for bucket, line in now.lines.items())
+    return (tuple(sorted(now.unique.items())), tuple(sorted(slots)), tuple(sorted(lines)), tuple(sorted(now.absorbed)))
 
 
 def _holder(now: Snapshot, entry: Entry) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dtq_engine import workflow
 from dtq_engine.model import (
     AttemptError,
     Block,
@@ -14,13 +13,11 @@ from dtq_engine.model import (
     Deduplication,
     LeaseExpired,
     NewTask,
-    Parent,
     Postpone,
     Release,
     Reschedule,
     RetryPolicy,
     Succeed,
-    Takes,
     TaskStatus,
     Transition,
     Unique,
@@ -41,13 +38,13 @@ from tests.explore.calls.crew import Gone, Started
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Finalize, Renew, Take
 from tests.explore.calls.limits import CHOICES, ClearLimit, Declare, SetLimit
-from tests.explore.calls.links import Relay, Weave
 from tests.explore.calls.periodic import BEATS, Deal, Define, Hold, Trigger, Withdraw, known_here
 from tests.explore.calls.reports import Keep, Say
 from tests.explore.calls.schedule import Advance, Promote, Reclaim, Retire, Sweep, Trim
 from tests.explore.damage import harm, hurt
 from tests.explore.snapshot import QUEUE
 from tests.explore.stage import OLD_TYPES, TYPES, Stage
+from tests.explore.weaving import carry, link, link_apart, relay, weave, weave_apart
 
 BIG = "x" * 100
 ALIKE = (
@@ -89,6 +86,7 @@ def _new_task(stage: Stage) -> NewTask:
     waits = wanted is not None and wanted.debounce_ms is not None
     return NewTask(
         id=stage.name("t"),
+        queue=stage.queue,
         type=dice.choice(("a", "a", "a", "b", "c")),
         payload=payload,
         priority=dice.choice((0, 4, 5, 9)),
@@ -355,42 +353,6 @@ def set_limit(stage: Stage) -> None:
         stage.send(ClearLimit(name, stage.name("q")), late=True)
 
 
-def weave(stage: Stage) -> None:
-    """A producer submits a workflow: some tasks, each behind up to two of those before it."""
-    dice, tasks = stage.dice, list[NewTask]()
-    for _ in range(dice.choice((2, 2, 3, 4))):
-        before = dice.sample(tasks, min(len(tasks), dice.choice((0, 1, 1, 2))))
-        tasks.append(_linked_task(stage, [task.id for task in before]))
-    (batch,) = workflow.batches(tasks)
-    stage.send(Weave(tuple(batch)), late=True)
-
-
-def link(stage: Stage) -> None:
-    """A producer submits a task that waits for one that is there, whatever became of that."""
-    if parent := stage.some_task(ended=0.4):
-        stage.send(Weave((_linked_task(stage, [parent]),)), late=True)
-
-
-def _linked_task(stage: Stage, parents: list[str]) -> NewTask:
-    dice = stage.dice
-    return NewTask(
-        id=stage.name("t"),
-        type=dice.choice(("a", "a", "b")),
-        priority=dice.choice((4, 5)),
-        delay_ms=dice.choice((0, 0, 0, 5_000)) if parents else 0,
-        expires_in_ms=dice.choice((None,) * 6 + (45_000,)),
-        retry=RetryPolicy(dice.choice((1, 2)), 0, 60_000, 0.0),
-        keep_result=dice.random() < 0.7,
-        after=tuple(Parent(each, QUEUE, run_anyway=dice.random() < 0.2) for each in parents),
-        takes=dice.choice(list(Takes)) if parents else Takes.NOTHING,
-    )
-
-
-def relay(stage: Stage) -> None:
-    """The leader carries over what waits in the outbox."""
-    stage.send(Relay())
-
-
 def meet_again(stage: Stage) -> None:
     """A call that was under way all the time arrives once more."""
     stage.deliver_late()
@@ -435,3 +397,9 @@ OPERATIONS = (
     Operation(finalize_with_a_key_misplaced, 0, damage=0.5),
     Operation(harm, 0, damage=1),
 )
+
+APART = (Operation(weave_apart, 3), Operation(link_apart, 2), Operation(carry, 5))
+"""What happens as well where there are two queues."""
+
+OF_ONE_QUEUE = frozenset({define, tick, hold, trigger, sweep, watch_time_pass})
+"""What is for all queues, or of a name that only one of them may have."""

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from dtq_engine.config import Settings
-from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus, Unique
+from dtq_engine.model import NewTask, Parent, Receipt, SubmitOutcome, TaskStatus, Unique
 from dtq_engine.periodic import Definition
-from tests.explore.snapshot import Snapshot
+from tests.explore.snapshot import QUEUE, Snapshot
 
 GUARD_MS = 60_000
 """No finished task goes within this time of its end, so that a call sent again still meets its record."""
@@ -66,16 +66,29 @@ class Known:
     kin: dict[str, "Known"] = field(default_factory=dict, repr=False)
     unheard: set[str] = field(default_factory=set)
     """The parents that had ended when it came, and kept no result."""
+    asked: set[str] = field(default_factory=set)
+    """The parents in another queue that were there before it: asked by message, they may have lost their result."""
     awaits: bool = False
     is_victim: bool = False
     doomed: set[str] = field(default_factory=set)
     result: bytes | None = None
     is_cut: bool = False
+    had: set[TaskStatus] = field(default_factory=set)
+    """How it has ended so far, in all its lives: news of each is carried to children in another queue."""
+    lives: int = 0
+    gone: set[str] = field(default_factory=set)
+    """The parents in another queue that could not tell how they had ended, as they were gone when they were asked."""
 
     def copy(self) -> "Known":
         """The same, to go on from separately."""
         return replace(
-            self, recorded=set(self.recorded), lines=list(self.lines), saved=dict(self.saved), doomed=set(self.doomed)
+            self,
+            recorded=set(self.recorded),
+            lines=list(self.lines),
+            saved=dict(self.saved),
+            doomed=set(self.doomed),
+            had=set(self.had),
+            gone=set(self.gone),
         )
 
     @property
@@ -127,6 +140,7 @@ class Known:
         self.started = self.cancel_requested = self.is_reaped = self.expires = self.is_unreadable = False
         self.last_token, self.blocked_ms = "", None
         self.doomed = set()
+        self.lives += 1
 
 
 @dataclass(slots=True)
@@ -169,9 +183,16 @@ class Periodic:
 
 @dataclass(slots=True)
 class Promises:
-    """All that one queue has promised. A call says which tasks it may change (`allow`); no other may change."""
+    """All that one queue has promised. A call says which tasks it may change (`allow`); no other may change.
+
+    `beside` is what another queue has promised, if there is one. `awaited`: parents that are yet to come.
+    """
 
     settings: Settings
+    queue: str = QUEUE
+    beside: "Promises | None" = field(default=None, repr=False)
+    awaited: dict[str, Known] = field(default_factory=dict)
+    outbox: int = 0
     tasks: dict[str, Known] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
     absorbed: dict[str, Memo] = field(default_factory=dict)
@@ -201,9 +222,12 @@ class Promises:
 
     def copy(self) -> "Promises":
         """The same promises, to go on from separately."""
+        tasks = {task_id: known.copy() for task_id, known in self.tasks.items()}
+        for known in tasks.values():
+            known.kin = {each: tasks[each] if kin is self.tasks.get(each) else kin for each, kin in known.kin.items()}
         return replace(
             self,
-            tasks={task_id: known.copy() for task_id, known in self.tasks.items()},
+            tasks=tasks,
             keys=dict(self.keys),
             absorbed=dict(self.absorbed),
             passed={key: list(accepted) for key, accepted in self.passed.items()},
@@ -230,12 +254,22 @@ class Promises:
     def accept(self, task: NewTask, status: TaskStatus) -> None:
         """A task was accepted under a new id, or under the id of one that is gone."""
         self.forgotten += task.id in self.tasks
-        self.tasks[task.id] = Known(task, status, task.priority)
+        known = self.awaited.pop(task.id, None) or Known(task, status, task.priority)
+        known.task, known.status, known.priority = task, status, task.priority
+        self.tasks[task.id] = known
         self.accepted += 1
         if task.idempotency_key is not None:
             self.keys[task.idempotency_key] = Key(task.id, task.type, task.payload)
         self.count(task, "submitted")
         self.events["TASK_QUEUED"] += 1
+
+    def parent(self, parent: Parent) -> Known:
+        """The task that a link leads to, in whichever queue; one that is yet to come is gone until then."""
+        where = self if parent.queue == self.queue or self.beside is None else self.beside
+        if parent.id in where.tasks:
+            return where.tasks[parent.id]
+        to_come = Known(NewTask(id=parent.id, type="", queue=parent.queue), None, 5)
+        return where.awaited.setdefault(parent.id, to_come)
 
     def let_pass(self, task: NewTask, at_ms: int) -> None:
         """A throttle let a task pass."""
@@ -277,6 +311,7 @@ class Promises:
             if actual != known.status:
                 self._moved(known, actual, after)
         self.allowed = {}
+        self.outbox = after.outbox
         self.limited = {task_id for task_id in after.records if after.reason(task_id).startswith("limit:")}
         self._forget_keys(after)
         self._forget_absorbed(after)
@@ -289,6 +324,7 @@ class Promises:
             known.ended_ms = int(after.records[known.task.id].get("F", "0"))
             known.ended_at_ms = self.elapsed_ms
             known.outcome, known.token = actual, ""
+            known.had.add(actual)
             self.count(known.task, actual.value)
             self.events[f"TASK_{actual.name}"] += 1
 

@@ -1,12 +1,12 @@
 -- shift: let time pass for everything under a prefix, or jump back: the clock, the idle times of deliveries, and
 -- the times to live. A key left with under 2 s to live goes at once, so that none expires in the middle of a step.
 --
--- KEYS[1]  the queue's movable clock
+-- KEYS     the queues' movable clocks
 -- ARGV     prefix, ms
 -- Returns  OK
 
 local ms = tonumber(ARGV[2])
-redis.call('INCRBY', KEYS[1], ARGV[2])
+for _, clock in ipairs(KEYS) do redis.call('INCRBY', clock, ARGV[2]) end
 
 local function age_deliveries(stream)
   local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', 10000)

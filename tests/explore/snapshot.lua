@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the queue's movable clock
 -- KEYS[2]  the queue's event log, of which only new entries are returned
--- ARGV     prefix, number of the last event seen
+-- ARGV     prefix, number of the last event seen, hash tag of another queue, of which nothing is read
 -- Returns  ms by the queue's clock, then per key: name, type, ms to live, contents
 
 local now = redis.call('TIME')
@@ -31,7 +31,9 @@ function contents.stream(key)
 end
 
 for _, key in ipairs(redis.call('KEYS', ARGV[1] .. ':*')) do
-  local kind = redis.call('TYPE', key)['ok']
-  rows[#rows + 1] = {key, kind, redis.call('PTTL', key), contents[kind](key)}
+  if not string.find(key, ARGV[3], 1, true) then
+    local kind = redis.call('TYPE', key)['ok']
+    rows[#rows + 1] = {key, kind, redis.call('PTTL', key), contents[kind](key)}
+  end
 end
 return rows

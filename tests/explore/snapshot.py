@@ -12,6 +12,8 @@ from dtq_engine.model import FINAL, TaskStatus
 from dtq_engine.store.states import STATES
 
 QUEUE = "default"
+FAR = "far"
+"""Another queue, in histories with links between queues."""
 LETTERS: Mapping[TaskStatus, str] = {status: letter for letter, status in STATES.items()}
 SATELLITES = {"payload": "p", "headers": "h", "errors": "e", "result": "r", "logs": "l", "steps": "s"}
 SATELLITES |= {"children": "c", "awaits": "a"}
@@ -135,9 +137,9 @@ class Snapshot:
         return len(self.entries) + sum(map(len, self.waiting.values()))
 
 
-def look(client: Any, keys: Keys, last_event: int) -> Snapshot:
-    """Read everything under the prefix; of the event log only what came after number `last_event`."""
-    reply = client.eval(SNAPSHOT, 2, keys.clock(QUEUE), keys.events(QUEUE), keys.prefix, last_event)
+def look(client: Any, keys: Keys, last_event: int, queue: str = QUEUE, beside: str = FAR) -> Snapshot:
+    """Read everything under the prefix but what is of the queue `beside`; of the event log what came since."""
+    reply = client.eval(SNAPSHOT, 2, keys.clock(queue), keys.events(queue), keys.prefix, last_event, f"{{{beside}}}")
     snapshot = Snapshot(now_ms=int(reply[0]))
     for status in SCHEDULES.values():
         snapshot.waiting[status] = {}
@@ -146,17 +148,17 @@ def look(client: Any, keys: Keys, last_event: int) -> Snapshot:
     for letter in SATELLITES.values():
         snapshot.satellites[letter] = {}
     for name, _, ttl, contents in reply[1:]:
-        _place(snapshot, name.removeprefix(f"{keys.prefix}:"), int(ttl), contents)
+        _place(snapshot, name.removeprefix(f"{keys.prefix}:"), queue, int(ttl), contents)
     return snapshot
 
 
 def shift(client: Any, keys: Keys, ms: int) -> None:
     """Let `ms` pass for everything under the prefix; less than 0 for a clock that jumps back."""
-    client.eval(SHIFT, 1, keys.clock(QUEUE), keys.prefix, ms)
+    client.eval(SHIFT, 2, keys.clock(QUEUE), keys.clock(FAR), keys.prefix, ms)
 
 
-def _place(snapshot: Snapshot, name: str, ttl: int, contents: Any) -> None:
-    kind, _, rest = name.partition(f":{{{QUEUE}}}")
+def _place(snapshot: Snapshot, name: str, queue: str, ttl: int, contents: Any) -> None:
+    kind, _, rest = name.partition(f":{{{queue}}}")
     rest = rest.removeprefix(":")
     if kind == "task":
         snapshot.records[rest], snapshot.ttl[rest] = _unfold(_pairs(contents)), ttl

@@ -11,6 +11,7 @@ from tests.explore.calls.base import Call
 from tests.explore.calls.control import Announce
 from tests.explore.calls.intake import Submit
 from tests.explore.calls.leases import Take
+from tests.explore.snapshot import QUEUE
 from tests.explore.world import World
 
 OLD_TYPES = ("a", "b")
@@ -31,6 +32,7 @@ class Stage:
     past: list[Claim] = field(default_factory=list)
     under_way: list[tuple[int, Call]] = field(default_factory=list)
     asked: list[tuple[int, Take]] = field(default_factory=list)
+    beside: "Stage | None" = None
     lives: list[tuple[str, str]] = field(default_factory=list)
     digests: dict[tuple[str, ...], str] = field(default_factory=dict)
     names: int = 0
@@ -38,7 +40,12 @@ class Stage:
     def name(self, prefix: str) -> str:
         """A name that was not used before."""
         self.names += 1
-        return f"{prefix}{self.names}"
+        return f"{prefix}{self.names}" if self.queue == QUEUE else f"{prefix}{self.queue[0]}{self.names}"
+
+    @property
+    def queue(self) -> str:
+        """Where its calls go."""
+        return self.world.store.queue
 
     def send(self, call: Call, *, late: bool = False) -> Any:
         """Send a call over a bad network: it may get lost, arrive several times, and with `late` much later too.

@@ -1,4 +1,4 @@
-"""One queue on a real server beside what it has promised: each call is judged, and followed by all the checks."""
+"""A queue on a real server beside what it has promised: each call is judged, and followed by all the checks."""
 
 import time
 from collections import Counter
@@ -15,12 +15,12 @@ from dtq_engine.config import Settings
 from dtq_engine.connection import connect
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.errors import DtqError, RedisRefused
-from dtq_engine.store import Store
-from tests.explore.calls.base import Call, Seen
+from tests.explore.calls.base import Call, Place, Seen
+from tests.explore.calls.schedule import Advance
 from tests.explore.checks import check
 from tests.explore.family import follow_parents, note_waiting
 from tests.explore.promises import Promises, Violation, expect
-from tests.explore.snapshot import QUEUE, Snapshot, look
+from tests.explore.snapshot import FAR, QUEUE, Snapshot, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,13 @@ class Saved:
 
 
 class World:
-    """A queue, the promises, and the history of calls so far."""
+    """A queue, the promises, and the history of calls so far. `beside`: another queue, with links to and fro."""
 
-    def __init__(self, store: Store, client: Any, settings: Settings) -> None:
+    def __init__(self, store: Place, client: Any, settings: Settings) -> None:
         self.store = store
         self.client = client
-        self.promises = Promises(settings)
+        self.promises = Promises(settings, store.queue)
+        self.beside: World | None = None
         self.history: list[str] = []
         self._last_event = 0
         self._log: Counter[str] = Counter()
@@ -52,7 +53,7 @@ class World:
 
         Not `checked`: damage was done, and what is to repair it is yet to come.
         """
-        self.history.append(f"{len(self.history) + 1:4} {call!r}")
+        self.note(repr(call) if self.store.queue == QUEUE else f"{self.store.queue}: {call!r}")
         try:
             answer = call.run(self.store)
         except (RedisRefused, redis.RedisError) as error:
@@ -60,16 +61,23 @@ class World:
         except DtqError as error:
             answer = error
         self.history[-1] += f"  →  {_brief(answer)}"
+        self._judge(call, answer, checked=checked)
+        if self.beside is not None:
+            self.beside._judge(call if isinstance(call, Advance) else None, answer, checked=checked)
+        return answer
+
+    def _judge(self, call: Call | None, answer: Any, *, checked: bool) -> None:
+        """See what a call, if it was for this queue too, has made of it, and what its outcome may be."""
         seen = Seen(self.now, self._look())
         self.now = seen.after
         self._note_time()
-        call.learn(self.promises, answer, seen)
+        if call is not None:
+            call.learn(self.promises, answer, seen)
         follow_parents(self.promises, seen.after)
         self.promises.reconcile(seen.after)
         note_waiting(self.promises, seen.after)
         if checked:
             check(seen.after, self.promises, self._log)
-        return answer
 
     def note(self, text: str) -> None:
         """Add a line to the history for something that is no call."""
@@ -108,7 +116,8 @@ class World:
         self._noted_s = now_s
 
     def _look(self) -> Snapshot:
-        snapshot = look(self.client, self.store.keys, self._last_event)
+        beside = FAR if self.store.queue == QUEUE else QUEUE
+        snapshot = look(self.client, self.store.keys, self._last_event, self.store.queue, beside)
         for last, kinds in snapshot.events:
             expect(last == self._last_event + len(kinds), "event numbers have no gap", self._last_event, last, kinds)
             self._last_event = last
@@ -133,7 +142,15 @@ class Server:
         """An empty world with these settings."""
         self.client.flushall()
         chosen = replace(self._settings, **settings)
-        return World(Store(self._connection, chosen), self.client, chosen)
+        return World(Place(self._connection, chosen, QUEUE), self.client, chosen)
+
+    def new_worlds(self, **settings: Any) -> tuple[World, World]:
+        """Two queues beside each other, which share their history."""
+        near = self.new_world(**settings)
+        far = World(Place(self._connection, near.promises.settings, FAR), self.client, near.promises.settings)
+        near.beside, far.beside, far.history = far, near, near.history
+        near.promises.beside, far.promises.beside = far.promises, near.promises
+        return near, far
 
     def close(self) -> None:
         """Close the connections."""

@@ -676,6 +676,7 @@ def test_a_limit_that_is_not_there_is_told(store, declare):
 
 
 @pytest.mark.drains
+@pytest.mark.timeout(240)
 def test_ten_thousand_who_wait_for_one_key_are_called_in_order_at_the_same_cost(hand, store, declare, client):
     declare(account=Numbers(3))
     names = [f"t{number:05}" for number in range(10_000)]

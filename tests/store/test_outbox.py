@@ -87,6 +87,34 @@ def test_a_parent_in_another_queue_is_asked_whether_it_lives_or_has_ended(hand, 
     assert hand.status("c") == "queued"
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_sweep_does_not_overtake_a_result_that_is_on_its_way(hand, far, store, is_kept):
+    for batch in workflow.batches([task("a", keep_result=is_kept), task("b", "a", queue="far")]):
+        store.intake.submit(batch)
+    claims = {claim.task_id: claim for claim in hand.claim()}
+    hand.end(claims["a"], Succeed(b"7"))
+    store.sweep.run()
+    store.outbox.relay("far")
+    store.outbox.relay("default")
+    store.outbox.relay("far")
+    assert far.claim_one("b").inputs == (Input("a", "default", TaskStatus.SUCCEEDED, b"7"),)
+    assert store.connection.call("XLEN", store.keys.outbox("far")) == 0
+
+
+def test_who_comes_after_a_result_has_gone_is_told_so_though_others_wait_to_be_told(hand, far, store):
+    hand.submit("a", keep_result=False)
+    for batch in workflow.batches([task("y"), task("z", "y", queue="far")]):
+        store.intake.submit(batch)
+    claims = {claim.task_id: claim for claim in hand.claim()}
+    hand.end(claims["a"], Succeed(b"7"))
+    store.intake.submit([task("b", "a", queue="far")])
+    hand.end(claims["y"], Succeed(b"8"))
+    store.outbox.relay("far")
+    assert far.claim_one("b").inputs == (Input("a", "default", TaskStatus.SUCCEEDED, None),)
+    store.outbox.relay("default")
+    store.outbox.relay("far")
+
+
 def test_a_parent_that_never_comes_is_waited_for_for_a_minute(hand, far, store, clock):
     store.intake.submit([task("b", "ghost", far="far")])
     assert (store.outbox.relay("default"), hand.status("b")) == (0, "blocked")

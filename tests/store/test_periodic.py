@@ -247,6 +247,7 @@ def test_a_full_queue_does_not_keep_a_tick_out(make_store, hand, clock):
     assert fleet.store.inspect.queue("default").waiting == 3
 
 
+@pytest.mark.not_on_a_cluster("the server's limit is set by hand")
 def test_on_a_full_server_a_tick_waits_until_there_is_room(make_server, store_at, settings):
     store = store_at(make_server(maxmemory="64mb", maxmemory_policy="noeviction").url)
     fleet, clock = Fleet(store), Clock(store.connection.client, settings)

@@ -3,9 +3,20 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dtq_engine.config import Settings
+from dtq_engine.connection import Connection
 from dtq_engine.store import Store
 from tests.explore.promises import Promises
 from tests.explore.snapshot import Snapshot
+
+
+class Place(Store):
+    """A store, and the queue that is played with."""
+
+    def __init__(self, connection: Connection, settings: Settings, queue: str) -> None:
+        super().__init__(connection, settings)
+        self.queue = queue
+        self.settings = settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class Seen:
 class Call(Protocol):
     """One call of the store. Its repr is its line in a history."""
 
-    def run(self, store: Store) -> Any:
+    def run(self, place: Place) -> Any:
         """Send it; what the store answers."""
         ...
 

@@ -5,12 +5,11 @@ from typing import Any, Protocol
 
 from dtq_engine.errors import DtqError, IdempotencyConflict, InvalidTransition, TaskNotFound, UniqueConflict
 from dtq_engine.model import CancelOutcome, TaskStatus
-from dtq_engine.store import Store
 from tests.explore import absorbing
-from tests.explore.calls.base import Seen
-from tests.explore.family import fates, has_lost_parents, is_doomed, waits_again
+from tests.explore.calls.base import Place, Seen
+from tests.explore.family import fates, is_doomed, is_unsure, waits_again
 from tests.explore.promises import Key, Known, Promises, expect
-from tests.explore.snapshot import QUEUE, SCHEDULES
+from tests.explore.snapshot import SCHEDULES
 
 WAITING = frozenset({TaskStatus.QUEUED, *SCHEDULES.values()})
 REQUEUEABLE = frozenset({TaskStatus.FAILED, TaskStatus.DEAD_LETTERED, TaskStatus.CANCELLED, TaskStatus.EXPIRED})
@@ -65,8 +64,8 @@ class CancelTask:
     task_id: str
     request: str
 
-    def run(self, store: Store) -> CancelOutcome:
-        return store.control.cancel(self.task_id, queue=QUEUE, request=self.request)
+    def run(self, place: Place) -> CancelOutcome:
+        return place.control.cancel(self.task_id, queue=place.queue, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -91,8 +90,8 @@ class RequeueTask:
     request: str
     keep_steps: bool = True
 
-    def run(self, store: Store) -> None:
-        store.control.requeue(self.task_id, queue=QUEUE, request=self.request, keep_steps=self.keep_steps)
+    def run(self, place: Place) -> None:
+        place.control.requeue(self.task_id, queue=place.queue, request=self.request, keep_steps=self.keep_steps)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -103,7 +102,7 @@ class RequeueTask:
         key = promises.keys.get(known.task.idempotency_key or "")
         if key is not None and key.task_id != self.task_id:
             return IdempotencyConflict
-        if has_lost_parents(known):
+        if is_unsure(promises, known):
             return Either((InvalidTransition, None))
         if known.kin and is_doomed(known, fates(promises, known)):
             return InvalidTransition
@@ -118,7 +117,7 @@ class RequeueTask:
             promises.keys.setdefault(known.task.idempotency_key, Key(self.task_id, None, b""))
         waits = known.kin and waits_again(promises, known)
         promises.allow(self.task_id, TaskStatus.BLOCKED if waits else TaskStatus.QUEUED)
-        if has_lost_parents(known):
+        if is_unsure(promises, known):
             promises.allow(self.task_id, TaskStatus.BLOCKED, TaskStatus.QUEUED)
         promises.count(known.task, "requeued")
         promises.events["TASK_QUEUED"] += 1
@@ -131,8 +130,8 @@ class DiscardTask:
     task_id: str
     request: str
 
-    def run(self, store: Store) -> None:
-        store.control.discard(self.task_id, queue=QUEUE, request=self.request)
+    def run(self, place: Place) -> None:
+        place.control.discard(self.task_id, queue=place.queue, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -153,8 +152,8 @@ class RunNow:
     task_id: str
     request: str
 
-    def run(self, store: Store) -> None:
-        store.control.run_now(self.task_id, queue=QUEUE, request=self.request)
+    def run(self, place: Place) -> None:
+        place.control.run_now(self.task_id, queue=place.queue, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -174,8 +173,8 @@ class Reprioritise:
     priority: int
     request: str
 
-    def run(self, store: Store) -> None:
-        store.control.reprioritise(self.task_id, self.priority, queue=QUEUE, request=self.request)
+    def run(self, place: Place) -> None:
+        place.control.reprioritise(self.task_id, self.priority, queue=place.queue, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         learn_verb(self, promises, answer)
@@ -194,8 +193,8 @@ class Purge:
     delayed: bool
     request: str
 
-    def run(self, store: Store) -> int:
-        return store.control.purge(QUEUE, delayed=self.delayed, request=self.request)
+    def run(self, place: Place) -> int:
+        return place.control.purge(place.queue, delayed=self.delayed, request=self.request)
 
     def learn(self, promises: Promises, answer: int, seen: Seen) -> None:
         delayed = set(SCHEDULES.values()) if self.delayed else set[TaskStatus]()
@@ -229,8 +228,8 @@ class Pause:
     for_ms: int | None
     request: str
 
-    def run(self, store: Store) -> None:
-        store.control.pause(QUEUE, for_ms=self.for_ms, request=self.request)
+    def run(self, place: Place) -> None:
+        place.control.pause(place.queue, for_ms=self.for_ms, request=self.request)
 
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         is_new = self.request not in promises.answers
@@ -248,8 +247,8 @@ class Resume:
 
     request: str
 
-    def run(self, store: Store) -> None:
-        store.control.resume(QUEUE, request=self.request)
+    def run(self, place: Place) -> None:
+        place.control.resume(place.queue, request=self.request)
 
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         is_new = self.request not in promises.answers
@@ -265,8 +264,8 @@ class Announce:
 
     types: tuple[str, ...]
 
-    def run(self, store: Store) -> str:
-        return store.workers.announce([QUEUE], self.types)
+    def run(self, place: Place) -> str:
+        return place.workers.announce([place.queue], self.types)
 
     def learn(self, promises: Promises, answer: str, seen: Seen) -> None:
         expect(answer in seen.after.types, "announced types are known", answer)

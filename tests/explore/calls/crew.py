@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from dtq_engine.store import Store
 from dtq_engine.store.crew import Absence
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.promises import Promises, expect
-from tests.explore.snapshot import QUEUE
 
 
 @dataclass(frozen=True)
@@ -16,8 +14,8 @@ class Started:
     worker: str
     life: str
 
-    def run(self, store: Store) -> bool:
-        return store.crew.started(QUEUE, self.worker, self.life)
+    def run(self, place: Place) -> bool:
+        return place.crew.started(place.queue, self.worker, self.life)
 
     def learn(self, promises: Promises, answer: bool, seen: Seen) -> None:
         is_news = promises.crew.get(self.worker) != self.life
@@ -34,10 +32,10 @@ class Gone:
     life: str
     is_stale: bool
 
-    def run(self, store: Store) -> bool:
+    def run(self, place: Place) -> bool:
         if self.is_stale:
-            return store.crew.stale(Absence(QUEUE, self.worker.encode(), self.life.encode()))
-        return store.crew.stopped(QUEUE, self.worker, self.life)
+            return place.crew.stale(Absence(place.queue, self.worker.encode(), self.life.encode()))
+        return place.crew.stopped(place.queue, self.worker, self.life)
 
     def learn(self, promises: Promises, answer: bool, seen: Seen) -> None:
         is_news = promises.crew.get(self.worker) == self.life

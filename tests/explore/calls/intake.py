@@ -3,9 +3,8 @@
 from dataclasses import dataclass, fields
 
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
-from dtq_engine.store import Store
 from tests.explore import absorbing
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.promises import GUARD_MS, Promises, expect
 
 
@@ -18,8 +17,8 @@ class Submit:
     def __repr__(self) -> str:
         return f"Submit({', '.join(map(written, self.tasks))})"
 
-    def run(self, store: Store) -> list[Receipt]:
-        return store.intake.submit(self.tasks)
+    def run(self, place: Place) -> list[Receipt]:
+        return place.intake.submit(self.tasks)
 
     def learn(self, promises: Promises, answer: list[Receipt], seen: Seen) -> None:
         expect(len(answer) == len(self.tasks), "each task gets its receipt", answer)

@@ -19,11 +19,10 @@ from dtq_engine.model import (
     TaskStatus,
     Transition,
 )
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.calls.outcomes import block, death, follow
 from tests.explore.promises import Known, Promises, expect
-from tests.explore.snapshot import QUEUE, Entry
+from tests.explore.snapshot import Entry
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,15 @@ class Take:
     types: tuple[str, ...]
     digest: str
 
-    def run(self, store: Store) -> ClaimReply:
+    def run(self, place: Place) -> ClaimReply:
         """The worker was woken: that uses up a wake-up token, which goes back when nothing could be claimed."""
-        is_repeat = store.connection.call("EXISTS", store.keys.claim(QUEUE, self.worker, self.token))
-        woken = not is_repeat and store.connection.pop([store.keys.wake(QUEUE)]) is not None
-        reply = store.leases.claim(
-            QUEUE, worker=self.worker, token=self.token, limit=self.limit, types_digest=self.digest
+        is_repeat = place.connection.call("EXISTS", place.keys.claim(place.queue, self.worker, self.token))
+        woken = not is_repeat and place.connection.pop([place.keys.wake(place.queue)]) is not None
+        reply = place.leases.claim(
+            place.queue, worker=self.worker, token=self.token, limit=self.limit, types_digest=self.digest
         )
         if woken and reply.status is ClaimStatus.TYPES:
-            store.leases.wake(QUEUE)
+            place.leases.wake(place.queue)
         return reply
 
     def learn(self, promises: Promises, answer: ClaimReply, seen: Seen) -> None:
@@ -162,6 +161,7 @@ def _check_claim(claim: Claim, known: Known, worker: str, token: str) -> None:
     for each in claim.inputs:
         kin = known.kin[each.task_id]
         result = None if each.task_id in known.unheard else kin.result
+        result = None if each.task_id in known.asked and each.result is None else result
         is_right = kin.status is not TaskStatus.SUCCEEDED or (each.status, each.result) == (kin.status, result)
         expect(is_right, "a parent's result reaches its child", claim.task_id, each, result)
     numbers = (claim.attempt, claim.restarts, claim.lease_expiries, claim.fence, claim.priority)
@@ -188,9 +188,9 @@ class Renew:
         keys = [(*claim.key, "overdue" if claim.key in self.overdue else "") for claim in self.claims]
         return f"Renew(worker={self.claims[0].worker!r}, {keys}, ran_ms={self.ran_ms})"
 
-    def run(self, store: Store) -> Renewal:
+    def run(self, place: Place) -> Renewal:
         ran_ms = {} if self.ran_ms is None else dict.fromkeys((claim.key for claim in self.claims), self.ran_ms)
-        return store.leases.renew(self.claims, overdue=self.overdue, ran_ms=ran_ms)
+        return place.leases.renew(self.claims, overdue=self.overdue, ran_ms=ran_ms)
 
     def learn(self, promises: Promises, answer: Renewal, seen: Seen) -> None:
         for claim in self.claims:
@@ -226,15 +226,15 @@ class Finalize:
         misplaced = f", misplaced={self.misplaced!r}" if self.misplaced else ""
         return f"Finalize({[(*claim.key, transition) for claim, transition in self.items]}{misplaced})"
 
-    def run(self, store: Store) -> list[Settled]:
+    def run(self, place: Place) -> list[Settled]:
         if not self.misplaced:
-            return store.leases.finalize(self.items)
-        held = store.connection.call("DUMP", self.misplaced)
-        store.connection.call("SET", self.misplaced, "misplaced")
-        answer = store.leases.finalize(self.items)
-        store.connection.call("DEL", self.misplaced)
+            return place.leases.finalize(self.items)
+        held = place.connection.call("DUMP", self.misplaced)
+        place.connection.call("SET", self.misplaced, "misplaced")
+        answer = place.leases.finalize(self.items)
+        place.connection.call("DEL", self.misplaced)
         if held is not None:
-            store.connection.call("RESTORE", self.misplaced, 0, held)
+            place.connection.call("RESTORE", self.misplaced, 0, held)
         return answer
 
     def learn(self, promises: Promises, answer: list[Settled], seen: Seen) -> None:
@@ -253,19 +253,19 @@ def needed(promises: Promises, known: Known, transition: Transition) -> set[str]
     """The shared keys without which this end cannot be recorded, beside the stream of its delivery."""
     keys = Keys(promises.settings.prefix)
     if known.cancel_requested and not isinstance(transition, Succeed | Cancel):
-        return {keys.index(QUEUE, TaskStatus.CANCELLED)}
-    grave = {keys.index(QUEUE, death(promises))}
+        return {keys.index(promises.queue, TaskStatus.CANCELLED)}
+    grave = {keys.index(promises.queue, death(promises))}
     if promises.settings.dlq_enabled:
-        grave.add(keys.dead_letters(QUEUE))
+        grave.add(keys.dead_letters(promises.queue))
     match transition:
         case Succeed():
-            return {keys.index(QUEUE, TaskStatus.SUCCEEDED)}
+            return {keys.index(promises.queue, TaskStatus.SUCCEEDED)}
         case Cancel():
-            return {keys.index(QUEUE, TaskStatus.CANCELLED)}
+            return {keys.index(promises.queue, TaskStatus.CANCELLED)}
         case Reschedule(_, delay_ms) | Postpone(delay_ms):
-            return {keys.retry_schedule(QUEUE)} if delay_ms else set()
+            return {keys.retry_schedule(promises.queue)} if delay_ms else set()
         case Block():
-            return {keys.blocked(QUEUE)} | grave
+            return {keys.blocked(promises.queue)} | grave
         case DeadLetter():
             return grave
         case Release():

@@ -4,10 +4,8 @@ from dataclasses import dataclass, field
 
 from dtq_engine.errors import LimitNotFound
 from dtq_engine.limits import Declared, Limit, Numbers
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.promises import Promises, expect
-from tests.explore.snapshot import QUEUE
 
 CHOICES: tuple[dict[str, Numbers], ...] = (
     {"one": Numbers(1), "few": Numbers(2), "paced": Numbers(None, 2, 20_000)},
@@ -24,10 +22,10 @@ class Declare:
 
     numbers: dict[str, Numbers] = field(default_factory=lambda: CHOICES[0])
 
-    def run(self, store: Store) -> int:
-        store.workers.list_queue(QUEUE)
+    def run(self, place: Place) -> int:
+        place.workers.list_queue(place.queue)
         limits = tuple(Limit(name, each) for name, each in self.numbers.items())
-        return store.limits.declare(QUEUE, Declared(limits, dict.fromkeys(self.numbers, QUEUE)))
+        return place.limits.declare(place.queue, Declared(limits, dict.fromkeys(self.numbers, place.queue)))
 
     def learn(self, promises: Promises, answer: int, seen: Seen) -> None:
         in_force = seen.after.limits
@@ -49,9 +47,9 @@ class SetLimit:
     max_running: int
     request: str
 
-    def run(self, store: Store) -> None:
+    def run(self, place: Place) -> None:
         number = self.max_running or "none"
-        store.limits.set(QUEUE, self.name, max_running=number, request=self.request)  # type: ignore[arg-type]
+        place.limits.set(place.queue, self.name, max_running=number, request=self.request)  # type: ignore[arg-type]
 
     def learn(self, promises: Promises, answer: object, seen: Seen) -> None:
         is_refused = isinstance(answer, LimitNotFound)
@@ -71,8 +69,8 @@ class ClearLimit:
     name: str
     request: str
 
-    def run(self, store: Store) -> None:
-        store.limits.clear(QUEUE, self.name, request=self.request)
+    def run(self, place: Place) -> None:
+        place.limits.clear(place.queue, self.name, request=self.request)
 
     def learn(self, promises: Promises, answer: object, seen: Seen) -> None:
         if answer is None and self.request not in promises.answers:

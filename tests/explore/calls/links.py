@@ -1,13 +1,15 @@
 """Tasks that wait for others: a workflow comes in, and messages are carried over."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from dtq_engine.connection import Connection
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome, TaskStatus
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from dtq_engine.store.base import Base
+from dtq_engine.store.outbox import Outbox
+from tests.explore.calls.base import Place, Seen
 from tests.explore.calls.intake import written
 from tests.explore.promises import Promises, expect
-from tests.explore.snapshot import QUEUE
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,15 @@ class Weave:
     def __repr__(self) -> str:
         return f"Weave({', '.join(map(written, self.tasks))})"
 
-    def run(self, store: Store) -> list[Receipt]:
-        return store.intake.submit(self.tasks)
+    def run(self, place: Place) -> list[Receipt]:
+        return place.intake.submit(self.tasks)
 
     def learn(self, promises: Promises, answer: list[Receipt], seen: Seen) -> None:
         outcomes = {receipt.outcome for receipt in answer}
         known = [task for task in self.tasks if promises.find(task.id)]
         room = promises.settings.max_queue_depth - seen.before.depth() if promises.settings.max_queue_depth else 100
-        parents = {each.id for task in self.tasks for each in task.after if not each.comes_along}
+        here = [each for task in self.tasks for each in task.after if each.queue == promises.queue]
+        parents = {each.id for each in here if not each.comes_along}
         missing = any(promises.find(parent) is None for parent in parents)
         if len(known) < len(self.tasks) and (missing or room < len(self.tasks) - len(known)):
             refusals = {SubmitOutcome.FULL, SubmitOutcome.WITHHELD, SubmitOutcome.ORPHAN, SubmitOutcome.EXISTS}
@@ -43,17 +46,58 @@ class Weave:
         for task in self.tasks:
             if task not in known:
                 new = promises.tasks[task.id]
-                new.kin, new.awaits = {each.id: promises.tasks[each.id] for each in task.after}, bool(task.after)
-                ended = {kin.task.id for kin in new.kin.values() if not kin.is_living and not kin.task.keep_result}
+                new.kin, new.awaits = {each.id: promises.parent(each) for each in task.after}, bool(task.after)
+                near = [kin for kin in new.kin.values() if kin.task.queue == promises.queue]
+                ended = {kin.task.id for kin in near if not kin.is_living and not kin.task.keep_result}
                 new.unheard = ended
+                new.asked = {each.id for each in task.after if each.queue != promises.queue and not each.comes_along}
 
 
 @dataclass(frozen=True)
 class Relay:
     """The leader carries over what waits in the outbox."""
 
-    def run(self, store: Store) -> int:
-        return store.outbox.relay(QUEUE)
+    def run(self, place: Place) -> int:
+        return place.outbox.relay(place.queue)
 
     def learn(self, promises: Promises, answer: int, seen: Seen) -> None:
         expect(seen.after.outbox == 0 or promises.is_damaged, "messages arrive", seen.after.outbox)
+
+
+@dataclass(frozen=True)
+class Carry:
+    """A leader carries one message over, whichever; with `dies` it does not come to take it out of the outbox."""
+
+    position: int
+    dies: bool = False
+
+    def run(self, place: Place) -> int:
+        connection: Any = _OneMessage(place.connection, self.position, self.dies)
+        return Outbox(Base(connection, place.keys, place.settings)).relay(place.queue)
+
+    def learn(self, promises: Promises, answer: int, seen: Seen) -> None:
+        there = seen.before.outbox > self.position
+        expect(answer <= there, "a message is carried over", self, seen.before.outbox, answer)
+        # A parent that is not there may be on its way, for a minute.
+        waits = there and not answer
+        expect(not waits or seen.after.outbox >= seen.before.outbox, "a message stays until it has arrived", self)
+
+
+class _OneMessage:
+    """A connection on which an outbox holds one message, and perhaps keeps it."""
+
+    def __init__(self, connection: Connection, position: int, keeps: bool) -> None:
+        self._connection = connection
+        self._position = position
+        self._keeps = keeps
+        self._is_read = False
+
+    def call(self, command: str, *args: Any, **options: Any) -> Any:
+        """As the connection does it, but for what concerns the outbox."""
+        if command == "XRANGE":
+            entries = [] if self._is_read else self._connection.call(command, args[0], "-", "+")
+            self._is_read = True
+            return entries[self._position : self._position + 1]
+        if command == "XDEL" and self._keeps:
+            return 0
+        return self._connection.call(command, *args, **options)

@@ -6,10 +6,8 @@ from typing import Any
 from dtq_engine.errors import InvalidTransition, PeriodicNotFound
 from dtq_engine.model import Receipt, TaskStatus
 from dtq_engine.periodic import CatchUp, Definition, PeriodicTask, Turn
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.promises import Periodic, Promises, expect
-from tests.explore.snapshot import QUEUE
 
 BEAT = "beat"
 BEATS = (
@@ -28,8 +26,8 @@ class Define:
     def __repr__(self) -> str:
         return f"Define({self.definition.schedule}, {self.definition.payload})"
 
-    def run(self, store: Store) -> bool:
-        return store.agenda.define(self.definition)
+    def run(self, place: Place) -> bool:
+        return place.agenda.define(self.definition)
 
     def learn(self, promises: Promises, answer: bool, seen: Seen) -> None:
         known = promises.periodic
@@ -49,8 +47,8 @@ class Withdraw:
 
     task: PeriodicTask
 
-    def run(self, store: Store) -> None:
-        store.agenda.withdraw(self.task)
+    def run(self, place: Place) -> None:
+        place.agenda.withdraw(self.task)
 
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         if promises.periodic is not None and not promises.periodic.removed:
@@ -69,8 +67,8 @@ class Deal:
     def __repr__(self) -> str:
         return f"Deal(at={self.task.at_ms}, {self.turn})"
 
-    def run(self, store: Store) -> bool:
-        return store.agenda.deal(self.task, self.turn)
+    def run(self, place: Place) -> bool:
+        return place.agenda.deal(self.task, self.turn)
 
     def learn(self, promises: Promises, answer: bool, seen: Seen) -> None:
         known, tick_ms = promises.periodic, self.turn.tick_ms
@@ -99,8 +97,8 @@ class Hold:
     pauses: bool
     request: str
 
-    def run(self, store: Store) -> None:
-        (store.periodic.pause if self.pauses else store.periodic.resume)(BEAT, request=self.request)
+    def run(self, place: Place) -> None:
+        (place.periodic.pause if self.pauses else place.periodic.resume)(BEAT, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         known = promises.periodic
@@ -119,8 +117,8 @@ class Trigger:
 
     request: str
 
-    def run(self, store: Store) -> Receipt:
-        return store.periodic.trigger(BEAT, request=self.request)
+    def run(self, place: Place) -> Receipt:
+        return place.periodic.trigger(BEAT, request=self.request)
 
     def learn(self, promises: Promises, answer: Any, seen: Seen) -> None:
         if _is_refused(promises, answer, self.request):
@@ -152,7 +150,7 @@ def _now_as_written(seen: Seen) -> int:
     return at_ms
 
 
-def known_here(store: Store) -> tuple[int, tuple[PeriodicTask, ...]]:
+def known_here(place: Place) -> tuple[int, tuple[PeriodicTask, ...]]:
     """What a leader finds: the time, and the periodic tasks."""
-    agenda = store.agenda.of(QUEUE)
+    agenda = place.agenda.of(place.queue)
     return agenda.now_ms, agenda.tasks

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from dtq_engine.errors import ClaimLost
 from dtq_engine.model import Claim, Said, TaskStatus
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
 from tests.explore.promises import Known, Promises, expect
-from tests.explore.snapshot import QUEUE
 
 
 def holds(known: Known, claim: Claim) -> bool:
@@ -26,9 +24,9 @@ class Say:
     def __repr__(self) -> str:
         return f"Say({self.claim.key}, done={self.done}, lines={self.lines})"
 
-    def run(self, store: Store) -> set[tuple[str, str]]:
+    def run(self, place: Place) -> set[tuple[str, str]]:
         lines = tuple((number, b"1 INFO - \n%d" % number) for number in self.lines)
-        return store.reports.report(QUEUE, [(self.claim, Said((self.done, None, "", 7), lines))])
+        return place.reports.report(place.queue, [(self.claim, Said((self.done, None, "", 7), lines))])
 
     def learn(self, promises: Promises, answer: set[tuple[str, str]], seen: Seen) -> None:
         known = promises.tasks[self.claim.task_id]
@@ -59,8 +57,8 @@ class Keep:
     def __repr__(self) -> str:
         return f"Keep({self.claim.key}, {self.field!r}, {self.value!r}, first={self.first})"
 
-    def run(self, store: Store) -> bool:
-        return store.steps.save(self.claim, self.field, self.value, self.first)
+    def run(self, place: Place) -> bool:
+        return place.steps.save(self.claim, self.field, self.value, self.first)
 
     def learn(self, promises: Promises, answer: bool | ClaimLost, seen: Seen) -> None:
         known = promises.tasks[self.claim.task_id]

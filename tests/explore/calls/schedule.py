@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtq_engine.model import Claim, Promotion, TaskStatus
-from dtq_engine.store import Store
-from tests.explore.calls.base import Seen
+from tests.explore.calls.base import Place, Seen
+from tests.explore.family import waits_in_vain
 from tests.explore.promises import GUARD_MS, Promises, expect
-from tests.explore.snapshot import QUEUE, SCHEDULES, Snapshot, shift
+from tests.explore.snapshot import SCHEDULES, Snapshot, shift
 
 REAPER_LEASE_MS = 10_000
 MOST_TRIMS = 20
@@ -17,9 +17,9 @@ MOST_TRIMS = 20
 class Promote:
     """The scheduler makes due tasks available; it then sleeps until the next one is due."""
 
-    def run(self, store: Store) -> Promotion:
-        store.connection.call("DEL", store.keys.wake_schedule(QUEUE))
-        return store.schedule.promote(QUEUE)
+    def run(self, place: Place) -> Promotion:
+        place.connection.call("DEL", place.keys.wake_schedule(place.queue))
+        return place.schedule.promote(place.queue)
 
     def learn(self, promises: Promises, answer: Promotion, seen: Seen) -> None:
         for status in SCHEDULES.values():
@@ -56,8 +56,8 @@ class Reclaim:
     reaper: str
     token: str
 
-    def run(self, store: Store) -> list[Claim]:
-        return store.schedule.reclaim(QUEUE, reaper=self.reaper, token=self.token)
+    def run(self, place: Place) -> list[Claim]:
+        return place.schedule.reclaim(place.queue, reaper=self.reaper, token=self.token)
 
     def learn(self, promises: Promises, answer: list[Claim], seen: Seen) -> None:
         taken = {claim.task_id for claim in answer}
@@ -101,9 +101,9 @@ def _idle_ms(task_id: str, record: Mapping[str, str], before: Snapshot) -> int |
 class Trim:
     """The leader lets finished tasks go until none is left that may."""
 
-    def run(self, store: Store) -> int:
+    def run(self, place: Place) -> int:
         for total in range(MOST_TRIMS):
-            if store.schedule.trim(QUEUE) == 0:
+            if place.schedule.trim(place.queue) == 0:
                 return total
         return MOST_TRIMS
 
@@ -140,8 +140,8 @@ class Advance:
 
     ms: int
 
-    def run(self, store: Store) -> None:
-        shift(store.connection.client, store.keys, self.ms)
+    def run(self, place: Place) -> None:
+        shift(place.connection.client, place.keys, self.ms)
 
     def learn(self, promises: Promises, answer: None, seen: Seen) -> None:
         promises.elapsed_ms += max(0, self.ms)
@@ -153,13 +153,13 @@ class Advance:
 class Sweep:
     """The leader walks over all keys and repairs what damage has put out of step."""
 
-    def run(self, store: Store) -> dict[str, int]:
-        return store.sweep.run()
+    def run(self, place: Place) -> dict[str, int]:
+        return place.sweep.run()
 
     def learn(self, promises: Promises, answer: dict[str, int], seen: Seen) -> None:
         # Records that expired leave their members of indexes and letters behind, for trim or for this.
         repairs = answer.keys() - {"member_without_record", "letter_without_task"}
-        repairs -= {"link"} if seen.before.outbox else set()
+        repairs -= {"link"} if seen.before.outbox or waits_in_vain(promises) else set()
         if promises.went_back:
             # Of two that are alike the first has waited too long, and the other holds their key, or held it.
             repairs -= {"unique_key"}
@@ -170,8 +170,8 @@ class Sweep:
 class Retire:
     """The leader forgets the consumers of workers that are gone."""
 
-    def run(self, store: Store) -> int:
-        return store.workers.retire(QUEUE, idle_ms=0)
+    def run(self, place: Place) -> int:
+        return place.workers.retire(place.queue, idle_ms=0)
 
     def learn(self, promises: Promises, answer: int, seen: Seen) -> None:
         expect(seen.after.leases.keys() == seen.before.leases.keys(), "no lease goes with a consumer", answer)
