@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import hiredis
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
@@ -13,6 +14,8 @@ from redis.sentinel import Sentinel
 from dtq_engine.cluster import ClusterLink
 from dtq_engine.config import Settings
 from dtq_engine.links import Link, PoolLink
+
+_driver: Any = hiredis  # its types are wrong
 
 CONNECT_TIMEOUT_S = 1.5
 REPLY_TIMEOUT_S = 1.9
@@ -26,11 +29,22 @@ def linked(settings: Settings) -> tuple[Link, int]:
         return _cluster(address), 0
     if url.scheme.endswith("+sentinel"):
         return over_pool(_sentinel_client(address))
-    options = _options()
+    options = _options() | {"command_packer": _Packer()}
     if url.scheme == "unix":
         del options["socket_keepalive"]  # redis-py refuses it there
     client: Any = redis.Redis
     return over_pool(client.from_url(address, **options))
+
+
+class _Packer:
+    """Commands as bytes, as redis-py makes them without looking at each argument: what we send is text and numbers."""
+
+    def pack(self, *command: str | bytes | float) -> list[bytes]:
+        """One command; of redis-py's own ones the first word may be two, such as `SCRIPT LOAD`."""
+        first = command[0]
+        if isinstance(first, str) and " " in first:
+            command = (*first.split(), *command[1:])
+        return [_driver.pack_command(command)]
 
 
 def over_pool(client: Any) -> tuple[Link, int]:

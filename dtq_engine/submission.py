@@ -1,6 +1,7 @@
 """From tasks to answers: checks them, sends them, and says of each what became of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -20,7 +21,7 @@ from dtq_engine.errors import (
 from dtq_engine.handle import App
 from dtq_engine.model import NewTask, Receipt, SubmitOutcome
 from dtq_engine.store import Store
-from dtq_engine.store.base import chunks
+from dtq_engine.store.base import CALL_MAX_BYTES
 from dtq_engine.store.carpool import OVERHEAD_BYTES
 from dtq_engine.store.intake import TASKS_PER_CALL
 
@@ -116,21 +117,48 @@ def _send_one(store: Store, settings: Settings, task: NewTask) -> Receipt:
 
 
 def _send_each(store: Store, settings: Settings, tasks: Sequence[NewTask]) -> list[Answer]:
-    answers: dict[int, Answer] = {at: wrong for at, task in enumerate(tasks) if (wrong := _problem(task, settings))}
-    slices = list(_slices(tasks, [at for at in range(len(tasks)) if at not in answers]))
-    for number, positions in enumerate(slices):
-        batch = [tasks[at] for at in positions]
-        try:
-            found = [_judge(*each, settings) for each in zip(batch, store.intake.submit(batch), strict=True)]
-        except (RedisUnavailable, MemoryFull, RedisDamaged, SubmitUncertain) as error:
-            if number == 0 and not isinstance(error, SubmitUncertain):
-                raise
-            unsent = [at for later in slices[number + 1 :] for at in later]
-            answers.update(zip(positions, (_for_each(error, task) for task in batch), strict=True))
-            answers.update(dict.fromkeys(unsent, _unsent(error)))
-            break
-        answers.update(zip(positions, found, strict=True))
+    answers: dict[int, Answer] = {}
+    groups = _groups(tasks, settings, answers)
+    calls = ((positions, _call(store, [tasks[at] for at in positions])) for positions in groups)
+    is_first = True
+    for positions, found in _made(calls) if len(tasks) > TASKS_PER_CALL else ((at, call()) for at, call in calls):
+        if isinstance(found, DtqError):
+            if is_first and not isinstance(found, SubmitUncertain):
+                raise found
+            answers.update((at, _for_each(found, tasks[at])) for at in positions)
+            list(groups)  # to name what is wrong with those that are not sent
+            return [answers.get(at) or _unsent(found) for at in range(len(tasks))]
+        answers.update((at, _judge(tasks[at], each, settings)) for at, each in zip(positions, found, strict=True))
+        is_first = False
     return [answers[at] for at in range(len(tasks))]
+
+
+Positions = Sequence[int]
+Found = list[Receipt] | DtqError
+"""What became of one call."""
+
+
+def _call(store: Store, tasks: Sequence[NewTask]) -> Callable[[], Found]:
+    parcel = store.intake.pack(tasks[0].queue, tasks)
+
+    def call() -> Found:
+        try:
+            return store.intake.send(parcel)
+        except (RedisUnavailable, MemoryFull, RedisDamaged, SubmitUncertain) as error:
+            return error
+
+    return call
+
+
+def _made(calls: Iterator[tuple[Positions, Callable[[], Found]]]) -> Iterator[tuple[Positions, Found]]:
+    """What became of calls that are made one after the other; the next is made ready while one is under way."""
+    with ThreadPoolExecutor(1, "dtq-submit") as sender:
+        ready = next(calls, None)
+        while ready:
+            positions, call = ready
+            answer = sender.submit(call)
+            ready = next(calls, None)
+            yield positions, answer.result()
 
 
 def _problem(task: NewTask, settings: Settings) -> InvalidTask | None:
@@ -141,13 +169,24 @@ def _problem(task: NewTask, settings: Settings) -> InvalidTask | None:
     return None
 
 
-def _slices(tasks: Sequence[NewTask], positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Positions in groups that go out in one call each, so that what fails, fails as a whole."""
+def _groups(tasks: Sequence[NewTask], settings: Settings, answers: dict[int, Answer]) -> Iterator[Positions]:
+    """Positions in groups that go out in one call each, so that what fails, fails as a whole.
+
+    Each task is looked at when its turn comes; what is wrong with it is its answer.
+    """
     by_queue: dict[str, list[int]] = {}
-    for at in positions:
-        by_queue.setdefault(tasks[at].queue, []).append(at)
-    for group in by_queue.values():
-        yield from chunks(group, [len(tasks[at].payload) + OVERHEAD_BYTES for at in group], TASKS_PER_CALL)
+    sizes: dict[str, int] = {}
+    for at, task in enumerate(tasks):
+        if wrong := _problem(task, settings):
+            answers[at] = wrong
+            continue
+        group, size = by_queue.setdefault(task.queue, []), len(task.payload) + OVERHEAD_BYTES
+        if group and (len(group) == TASKS_PER_CALL or sizes[task.queue] + size > CALL_MAX_BYTES):
+            yield group
+            by_queue[task.queue] = group = []
+        sizes[task.queue] = sizes[task.queue] + size if group else size
+        group.append(at)
+    yield from by_queue.values()
 
 
 def _for_each(error: DtqError, task: NewTask) -> DtqError:

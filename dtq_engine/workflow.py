@@ -39,6 +39,8 @@ def batches(tasks: Sequence[NewTask]) -> list[list[NewTask]]:
 def check(task: NewTask, settings: Settings) -> None:
     """Raise InvalidTask unless a task may be submitted, with the parents that it names."""
     validate.check(task, settings)
+    if not task.after and task.takes is Takes.NOTHING:
+        return
     if not (_is_a(Takes, task.takes) and all(_is_a(Parent, each) for each in task.after)):
         raise InvalidTask("after", f"task {task.id} cannot wait for {task.after!r}: use Parents, and one of Takes.")
     for each in task.after:

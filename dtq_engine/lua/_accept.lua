@@ -5,20 +5,23 @@
 -- postponement, +throttle 'number ms digest' (at most so many in so long), and its links: +after, +takes, +children
 -- (links.tie reads them), +flow (it comes in with all others of the call that have this, or none does)
 
--- The task at ARGV[at], with `due` unless that is at once, and where the next one begins.
+-- The task at ARGV[at], with `due` unless that is at once, and where the next one begins. It begins with room for all that
+-- becomes known of a plain one: growing takes longer than filling.
 local function parse(at, now)
-  local task = {id = ARGV[at], type = ARGV[at + 1], payload = ARGV[at + 2], p = ARGV[at + 3], limits = ARGV[at + 4], fields = {}}
+  local task = {id = ARGV[at], t = ARGV[at + 1], payload = ARGV[at + 2], p = ARGV[at + 3], limits = ARGV[at + 4], fields = false,
+    due = false, at = false, outcome = false, other = false}
   local last = at + 5 + 2 * ARGV[at + 5]
   for i = at + 6, last, 2 do
     local name, value = ARGV[i], ARGV[i + 1]
     task[name] = value
     if string.byte(name) ~= 43 and name ~= 'i' then
-      task.fields[#task.fields + 1] = name
-      task.fields[#task.fields + 1] = value
+      task.fields = task.fields or {}
+      table.insert(task.fields, name)
+      table.insert(task.fields, value)
     end
   end
   local due = tonumber(task['+at']) or (now + tonumber(task['+delay'] or task['+debounce'] or 0))
-  task.due = due > now and due or nil
+  task.due = due > now and due
   return task, last + 1
 end
 
@@ -34,10 +37,10 @@ local function damaged_places(tasks)
   return damaged(unpack(shared))
 end
 
--- A value of up to 64 bytes goes into the record, a longer one into its own key.
-local function store_value(task, letter, field, value)
+-- A value of up to 64 bytes goes among the fields of the record, a longer one into its own key.
+local function store_value(task, fields, letter, field, value)
   if #value <= SMALL then
-    task.fields[#task.fields + 1], task.fields[#task.fields + 2] = field, value
+    fields[#fields + 1], fields[#fields + 2] = field, value
   else
     task.satellites = task.satellites or {}
     task.satellites[letter] = value
@@ -46,9 +49,9 @@ end
 
 -- What of its record a task decides itself, however it comes in.
 local function own_fields(task, now, made)
-  store_value(task, 'p', 'd', task.payload)
-  if task['+headers'] then store_value(task, 'h', 'h', task['+headers']) end
-  local more = {'t', task.type, 'r', task.p .. ' ' .. whole(made) .. ' ' .. task.limits, unpack(task.fields)}
+  local more = {'t', task.t, 'r', task.p .. ' ' .. whole(made) .. ' ' .. task.limits, unpack(task.fields or {})}
+  store_value(task, more, 'p', 'd', task.payload)
+  if task['+headers'] then store_value(task, more, 'h', 'h', task['+headers']) end
   if task['+expires'] then more[#more + 1], more[#more + 2] = 'z', whole(now + task['+expires']) end
   return more
 end
@@ -92,9 +95,8 @@ local function accept(task, now, detail)
   set_satellites(task.id, task)
   if task.i then redis.call('SET', idempotency_key(task.i), task['+print'] .. ' ' .. task.id .. ' L') end
   if task.u or task['+throttle'] then take_keys(task, now) end
-  label(task.type, true)
-  count(task.type, 'submitted')
-  event('TASK_QUEUED', task.id, {t = task.type}, detail or (task['+after'] and 'waits_for_parents') or (task.due and 'delayed') or nil)
+  count(task.t, 'submitted')
+  event('TASK_QUEUED', task.id, task, detail or (task['+after'] and 'waits_for_parents') or (task.due and 'delayed') or nil)
 end
 
 -- Tasks that others stand for -------------------------------------------------------------------------
@@ -177,8 +179,8 @@ local function absorb(task, outcome, id, now)
   if outcome == 'REPLACED' then replace(task, id, now) end
   redis.call('SET', KEY.absorbed .. ':' .. task.id, outcome .. ' ' .. id, 'PX', ABSORBED_MS)
   if task.i then redis.call('SET', idempotency_key(task.i), task['+print'] .. ' ' .. id .. ' L', 'PX', conf().idem_ms) end
-  count(task.type, DETAIL[outcome])
-  event('TASK_DUPLICATE_ABSORBED', id, {t = task.type}, DETAIL[outcome])
+  count(task.t, DETAIL[outcome])
+  event('TASK_DUPLICATE_ABSORBED', id, task, DETAIL[outcome])
 end
 
 -- Accept a task that nobody submits, unless another stands for it: its outcome and the id that it leads to. With DAMAGED

@@ -20,7 +20,7 @@ if record.s == 'R' then
   set(id, 'x', '1')
   -- Of a damaged record nobody knows whose it is: the holder's next heartbeat tells it.
   if record.w and record.k then
-    redis.pcall('PUBLISH', conf().channel .. ':control:' .. record.w, 'cancel ' .. id .. ' ' .. record.k)
+    redis.pcall('PUBLISH', channel() .. ':control:' .. record.w, 'cancel ' .. id .. ' ' .. record.k)
   end
 else
   if record.s == 'Q' then ack(band(record), entry_of(record)) end

@@ -124,9 +124,10 @@ function apply.B(id, record, _, word)
   block(id, record, now, word, grace_ms)
 end
 
-for _, record in ipairs(records) do ack(band(record), entry_of(record)) end
+for i = 1, #records do ack(band(records[i]), entry_of(records[i])) end
 flush_acks()
-for _, record in ipairs(records) do
+for i = 1, #records do
+  local record = records[i]
   local id, verb, number, word, body, summary = record.id, record.ending, '0', '', '', ''
   if record.c then limits.leave(id, record) end
   if #verb > 1 then verb, number, word, body = string.match(verb, '^(%a)(%d+) (%S*)\n(.*)$') end

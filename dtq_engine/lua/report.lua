@@ -79,6 +79,6 @@ end
 -- These are for whoever looks on at this moment: they have no number, and are not in the log of events, which they would
 -- fill within minutes.
 if #lines > 0 then
-  redis.pcall('PUBLISH', conf().channel .. ':events:{' .. QUEUE .. '}', '- ' .. whole(now) .. '\n' .. table.concat(lines, '\n'))
+  redis.pcall('PUBLISH', channel() .. ':events:{' .. QUEUE .. '}', '- ' .. whole(now) .. '\n' .. table.concat(lines, '\n'))
 end
 return lost

@@ -107,7 +107,7 @@ while at <= #ARGV do
   local outcome, id, state = judge(task)
   task.at, task.outcome, task.other = #reply + 1, outcome, id
   reply[task.at], reply[task.at + 1], reply[task.at + 2] = outcome, id, state
-  if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, {t = task.type})
+  if outcome == 'DUPLICATE' then event('TASK_DUPLICATE_ABSORBED', id, task)
   elseif outcome == 'NEW' or (DETAIL[outcome] and not task.known) then
     coming[#coming + 1] = task
     if task.i then keys[task.i] = {task['+print'], id, state} end

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from threading import Lock
 
 from dtq_engine import codec, scripts
@@ -20,6 +21,16 @@ PATIENCE = Patience(unsent_s=1.5, sent_s=15.0)
 """A submit whose reply was lost is sent again for 15 s at most: long before a record that it made could be trimmed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Tasks of one queue, at most 500, that are ready to be sent in one call."""
+
+    queue: str
+    ids: Sequence[str]
+    script: str
+    args: Sequence[str | bytes | int]
+
+
 class Intake:
     """Submits tasks."""
 
@@ -27,7 +38,7 @@ class Intake:
         self._base = base
         self._workers = workers
         self._memory = _MemoryGate(base)
-        self._carpool = Carpool(self._submit_batch, TASKS_PER_CALL)
+        self._carpool = Carpool(lambda queue, tasks: self._deliver(self.pack(queue, tasks)), TASKS_PER_CALL)
 
     def submit(self, tasks: Sequence[NewTask]) -> list[Receipt]:
         """Accept tasks of any number and queues; one receipt each, in order.
@@ -45,15 +56,25 @@ class Intake:
         for queue, positions in by_queue.items():
             sizes = [len(tasks[position].payload) + OVERHEAD_BYTES for position in positions]
             for part in chunks(positions, sizes, TASKS_PER_CALL):
-                answers = self._submit_batch(queue, [tasks[position] for position in part])
+                answers = self._deliver(self.pack(queue, [tasks[position] for position in part]))
                 receipts.update(zip(part, answers, strict=True))
         return [receipts[position] for position in range(len(tasks))]
 
-    def _submit_batch(self, queue: str, tasks: Sequence[NewTask]) -> list[Receipt]:
+    def pack(self, queue: str, tasks: Sequence[NewTask]) -> Parcel:
+        """Make tasks of one queue ready for `send`: at most 500 of about 4 MiB in all."""
         args: list[str | bytes | int] = [self._base.settings.max_queue_depth]
         for task in tasks:
             args += encode_new(task, _fingerprint(task))
-        script = scripts.PLAIN if not any(map(_is_tied, tasks)) else "submit"
+        script = "submit" if any(map(_is_tied, tasks)) else scripts.PLAIN
+        return Parcel(queue, [task.id for task in tasks], script, args)
+
+    def send(self, parcel: Parcel) -> list[Receipt]:
+        """Accept the tasks of a parcel; as `submit`."""
+        self._memory.check()
+        return self._deliver(parcel)
+
+    def _deliver(self, parcel: Parcel) -> list[Receipt]:
+        queue, script, args = parcel.queue, parcel.script, parcel.args
         patience = Patience(PATIENCE.unsent_s, min(PATIENCE.sent_s, self._base.settings.submit_patience_s))
         try:
             reply = self._base.run(script, queue, "0", *args, patience=patience)
@@ -62,15 +83,17 @@ class Intake:
                 reply = self._base.run(script, queue, "1", *args, patience=patience)
         except RedisUnavailable as error:
             if error.may_have_run:
-                raise SubmitUncertain(tasks[0].id, [task.id for task in tasks[1:]]) from error
+                raise SubmitUncertain(parcel.ids[0], parcel.ids[1:]) from error
             raise
         return [_receipt(queue, *reply[at : at + 3]) for at in range(0, len(reply), 3)]
 
 
+_OUTCOMES = {each.value.upper().encode(): each for each in SubmitOutcome} | {b"UNIQUE": SubmitOutcome.DUPLICATE}
+
+
 def _receipt(queue: str, outcome: bytes, task_id: bytes, state: bytes) -> Receipt:
-    if outcome == b"UNIQUE":
-        return Receipt(task_id.decode(), queue, SubmitOutcome.DUPLICATE, status_of(state), unique=True)
-    return Receipt(task_id.decode(), queue, SubmitOutcome(outcome.decode().lower()), status_of(state))
+    is_unique = outcome == b"UNIQUE"
+    return Receipt(task_id.decode(), queue, _OUTCOMES[outcome], status_of(state), unique=is_unique)
 
 
 def _is_tied(task: NewTask) -> bool:

@@ -176,16 +176,19 @@ def test_redis_away_is_said_within_two_seconds(settings):
 
 
 class Failing:
-    """An intake that accepts two batches and then fails."""
+    """An intake that accepts some batches and then fails."""
 
-    def __init__(self, intake, error):
-        self.intake, self.error, self.calls = intake, error, 0
+    def __init__(self, intake, error, good=2):
+        self.intake, self.error, self.good, self.calls = intake, error, good, 0
 
-    def submit(self, tasks):
+    def pack(self, queue, tasks):
+        return self.intake.pack(queue, tasks)
+
+    def send(self, parcel):
         self.calls += 1
-        if self.calls == 3:
+        if self.calls > self.good:
             raise self.error
-        return self.intake.submit(tasks)
+        return self.intake.send(parcel)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +212,29 @@ def test_what_was_accepted_before_redis_went_away_is_not_hidden(app, mail, monke
     assert intake.calls == 3
     if failed is SubmitUncertain:
         assert [each.task_id for each in answers[1000:1500]] == [task.id for task in tasks[1000:1500]]
+
+
+def test_what_is_wrong_with_tasks_that_are_not_sent_is_said_too(app, mail, monkeypatch):
+    app.configure(replace(app.settings, max_queue_depth=0))
+    monkeypatch.setattr(app.store, "intake", Failing(app.store.intake, RedisUnavailable("gone")))
+    tasks = [mail.prepare(to=str(number)) for number in range(2600)]
+    tasks[2590] = replace(tasks[2590], queue="No Queue")
+    answers = app.submit_many(tasks)
+    assert isinstance(answers[2590], InvalidTask)
+    assert sum(isinstance(each, RedisUnavailable) for each in answers) == 1599
+
+
+def test_tasks_of_many_queues_are_accepted_in_order_in_as_few_calls_as_there_may_be(app, store, monkeypatch):
+    app.configure(replace(app.settings, max_queue_depth=0))
+    intake = Failing(app.store.intake, AssertionError("too many calls"), good=6)
+    monkeypatch.setattr(app.store, "intake", intake)
+    tasks = [NewTask(id=f"m{n:04}", type="t", queue=f"q{n % 3}") for n in range(1600)]
+    answers = app.submit_many(tasks)
+    assert [each.id for each in answers] == [task.id for task in tasks]
+    assert intake.calls == 6
+    entries = app.connection.client.xrange(store.keys.stream("q1", 5))
+    assert [fields[b"i"].decode() for _, fields in entries] == [task.id for task in tasks if task.queue == "q1"]
+    cancel_all(answers)
 
 
 def test_submitting_does_not_block_the_event_loop(app, mail):

@@ -41,7 +41,7 @@ def test_what_is_alone_in_its_call_does_not_depend_on_the_others_that_ride_along
 
     def send(queue, tasks):
         road.send(queue, tasks)
-        return store.intake._submit_batch(queue, tasks)
+        return store.intake.send(store.intake.pack(queue, tasks))
 
     carpool = Carpool(send, 500)
     with ThreadPoolExecutor(3) as threads:
