@@ -29,6 +29,8 @@ SLOW = (
     "explore",
     "kit",
     "recipes",
+    "store/test_feed.py",
+    "typing",
     "web/test_events.py",
     "web/test_fuzz.py",
     "web/test_gunicorn.py",
@@ -37,10 +39,15 @@ SLOW = (
     "web/test_serving.py",
     "worker/test_cli_dev.py",
     "worker/test_cli_reload.py",
+    "worker/test_crash_points.py",
     "worker/test_demo.py",
+    "worker/test_leadership.py",
     "worker/test_long_tasks.py",
+    "worker/test_outages.py",
     "worker/test_process_tasks.py",
     "worker/test_processes.py",
+    "worker/test_restarts.py",
+    "worker/test_shutdown.py",
 )
 
 

@@ -254,19 +254,18 @@ end
 local function changed(verb, name) event('CONFIGURATION_CHANGED', NO_TASK, {}, name and verb .. ':' .. name or verb) end
 
 -- One log entry and one PUBLISH per script call. An entry's id is the number of its last event, so that
--- the log is bounded by events, not by entries, and a reader sees a gap.
+-- the log is bounded by events, not by entries, and a reader sees a gap. It is cut every hundred events.
 local function write_events(now)
   local last = redis.pcall('HINCRBY', KEY.counters, '_events', #lines)
   if type(last) ~= 'number' then return end
   local text = table.concat(lines, '\n')
-  local function add()
-    return redis.pcall('XADD', KEY['stream:events'], 'MINID', '~', whole(math.max(0, last - 10000)), whole(last) .. '-0', 't', whole(now), 'd', text)
-  end
+  local function add() return redis.pcall('XADD', KEY['stream:events'], whole(last) .. '-0', 't', whole(now), 'd', text) end
   local reply = add()
   if reply.err then
     redis.pcall('DEL', KEY['stream:events'])
     add()
   end
+  if last % 100 < #lines then redis.pcall('XTRIM', KEY['stream:events'], 'MINID', '~', whole(math.max(0, last - 10000))) end
   redis.pcall('PUBLISH', channel() .. ':events:{' .. QUEUE .. '}', whole(last) .. ' ' .. whole(now) .. '\n' .. text)
 end
 

@@ -136,6 +136,7 @@ local function take(priority, entry, id)
 end
 
 local function deliver(stream, want)
+  if redis.pcall('XLEN', stream) == 0 then return {} end
   local function next_entries() return redis.pcall('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', want, 'STREAMS', stream, '>') end
   local got = next_entries()
   if got and got.err and string.find(tostring(got.err), 'NOGROUP', 1, true) then
@@ -148,10 +149,11 @@ end
 local looks = 2 * limit + 100
 for priority = 9, 0, -1 do
   while #claimed < limit and looks > 0 do
-    local entries = deliver(STREAM .. priority, limit - #claimed)
-    if #entries == 0 then break end
+    local want = limit - #claimed
+    local entries = deliver(STREAM .. priority, want)
     looks = looks - #entries
     for _, entry in ipairs(entries) do take(priority, entry[1], entry[2] and entry[2][2]) end
+    if #entries < want then break end
   end
 end
 flush_acks()
