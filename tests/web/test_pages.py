@@ -169,11 +169,31 @@ def test_all_dead_letters_that_match_are_requeued_or_discarded(people, hand, sto
         hand.digest = store.workers.announce(["default"], [kind])
         hand.end(hand.start(name, type=kind), DeadLetter(error(), "permanent"))
     admin = people("admin")
-    assert admin.post("/dead-letters/act", data={"verb": "requeue", "type": "mail"}).status_code == 303
+    assert admin.post("/dead-letters/act", data={"verb": "requeue", "q": "type:mail"}).status_code == 303
     assert [hand.status(name) for name in "abc"] == ["queued", "queued", "dead_lettered"]
-    assert admin.post("/dead-letters/act", data={"verb": "discard", "type": "other"}).status_code == 400
-    assert admin.post("/dead-letters/act", data={"verb": "discard", "word": "discard"}).status_code == 303
+    assert admin.post("/dead-letters/act", data={"verb": "discard", "q": "type:other"}).status_code == 400
+    assert admin.post("/dead-letters/act", data={"verb": "discard", "word": "discard", "q": ""}).status_code == 303
     assert store.inspect.find(["c"]) == [None]
+
+
+def test_dead_letters_are_requeued_by_what_their_errors_say_however_many_there_are(people, hand):
+    for at in range(260):
+        hand.end(hand.start(f"t{at}"), DeadLetter(error("timed out" if at % 2 else "no such account"), "permanent"))
+    operator = people("operator")
+    page = operator.get('/dead-letters?q=error:"timed+out"').text
+    assert 'name="q" value="error:&#34;timed out&#34;"' in page
+    answer = operator.post("/dead-letters/act", data={"verb": "requeue", "q": 'error:"timed out"', "reason": "mended"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/?did=requeue&n=130")
+    assert {hand.status(f"t{at}") for at in range(1, 260, 2)} == {"queued"}
+    assert {hand.status(f"t{at}") for at in range(0, 260, 2)} == {"dead_lettered"}
+
+
+@pytest.mark.parametrize("given", [{}, {"type": "mail"}, {"q": "tpye:mail"}, {"q": "since:yesterday"}])
+def test_what_is_not_understood_is_not_done_to_all_dead_letters(people, hand, given):
+    hand.end(hand.start("a"), DeadLetter(error(), "permanent"))
+    answer = people("admin").post("/dead-letters/act", data={"verb": "requeue", **given})
+    assert (answer.status_code, hand.status("a")) == (400, "dead_lettered")
+    assert "Nothing was done" in answer.text
 
 
 def hostile(hand, store):

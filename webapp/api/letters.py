@@ -1,7 +1,7 @@
 """Dead letters: listing them, giving them a new life, discarding them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from flask import Blueprint, Response
@@ -33,6 +33,9 @@ blueprint = Blueprint("letters", __name__)
 
 PATIENCE_S = 20.0
 """How long one call goes on: routers cut requests that take much longer."""
+
+Letter = tuple[str, str]
+"""The queue and the id of a dead task."""
 
 
 @blueprint.get("/dlq")
@@ -93,26 +96,34 @@ def apply_to(body: LettersBody, verb: Literal["requeue", "discard"]) -> BulkAnsw
     """Do a verb to the letters that match, as many as one request has time for."""
     if body.queue is None and body.type is None and body.all is not True:
         raise Problem(400, "INVALID_FILTER", "Say which dead letters: give queue or type, or all: true.")
+    return act_on(_matching(body), verb, body.limit, body.reason)
+
+
+def act_on(found: Iterable[Sequence[Letter]], verb: Literal["requeue", "discard"], limit: int, why: str) -> BulkAnswer:
+    """Do a verb to these letters, at most `limit` and as many as one request has time for to find and to do."""
     control = web().app.store.control
     act = control.requeue if verb == "requeue" else control.discard
     many, refused, ends = 0, list[Refusal](), time.monotonic() + PATIENCE_S
-    for letter in _matching(body):
-        if many >= body.limit or time.monotonic() > ends:
+    for part in found:
+        for queue, task_id in part:
+            if many >= limit or time.monotonic() > ends:
+                return BulkAnswer(done=many, refused=refused, complete=False)
+            try:
+                act(task_id, queue=queue, **doer(why))
+                many += 1
+            except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord, RedisDamaged) as error:
+                refused.append(_refusal(task_id, error))
+        if time.monotonic() > ends:
             return BulkAnswer(done=many, refused=refused, complete=False)
-        try:
-            act(letter.task_id, queue=letter.queue, **doer(body.reason))
-            many += 1
-        except (TaskNotFound, InvalidTransition, IdempotencyConflict, NewerRecord, RedisDamaged) as error:
-            refused.append(_refusal(letter.task_id, error))
     return BulkAnswer(done=many, refused=refused, complete=True)
 
 
-def _matching(body: LettersBody) -> Iterator[DeadLetterEntry]:
+def _matching(body: LettersBody) -> Iterator[Sequence[Letter]]:
     """The letters that match, newest first. One that dies again meanwhile is newer, and so is not met twice."""
     cursor: str | None = None
     while True:
         page = web().app.store.inspect.dead_letters(queue=body.queue, type=body.type, limit=200, cursor=cursor)
-        yield from page.items
+        yield [(letter.queue, letter.task_id) for letter in page.items]
         cursor = page.cursor
         if cursor is None:
             return

@@ -1,20 +1,21 @@
 """Dead letters: tasks that nobody will try again unless somebody says so."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from flask import Blueprint, Response, request, url_for
 
 from dtq_engine import TaskStatus
-from webapp.api.letters import apply_to
-from webapp.api.requests import LettersBody
+from webapp.api.letters import Letter, act_on
 from webapp.pages.notices import back
 from webapp.pages.query import TaskQuery
 from webapp.pages.render import page
-from webapp.pages.tasks import list_page
+from webapp.pages.tasks import condition, list_page
 from webapp.pages.verbs import reason
 from webapp.problems import Problem
 from webapp.rights import authorize, require
 from webapp.roles import Role
+from webapp.state import web
 
 blueprint = Blueprint("letters", __name__)
 
@@ -34,18 +35,20 @@ def index() -> Response:
 @blueprint.post("/dead-letters/act")
 @require(Role.OPERATOR)
 def act() -> Response:
-    """Requeue or discard all dead letters of a queue and type, as many as one request has time for."""
+    """Requeue or discard all dead letters that fit the query line, as many as one request has time for."""
     verb = request.form.get("verb", "")
     if verb not in ALL:
         raise Problem(400, "UNKNOWN_VERB", "The form asks for something that is not known here: go back and try again.")
     authorize(ALL[verb])
-    queue, task_type = request.form.get("queue") or None, request.form.get("type") or None
+    query = TaskQuery.read(request.form.get("q", ""))
+    # What is left out, or not understood, must not become all of them.
+    if query.problems or "q" not in request.form:
+        why = query.problems[0] if query.problems else "the form does not say to which dead letters."
+        raise Problem(400, "INVALID_QUERY", f"Nothing was done: {why}")
     if verb == "discard" and request.form.get("word", "").strip().lower() != "discard":
         raise Problem(400, "WORD_DIFFERS", "Nothing was discarded: type the word discard to confirm it.")
-    everything = queue is None and task_type is None
     doing: Literal["requeue", "discard"] = "discard" if verb == "discard" else "requeue"
-    body = LettersBody(queue=queue, type=task_type, all=everything, limit=AT_ONCE, reason=reason())
-    answer = apply_to(body, doing)
+    answer = act_on(_matching(query.of(TaskStatus.DEAD_LETTERED)), doing, AT_ONCE, reason())
     if not answer.refused and answer.complete:
         return back(verb, answer.done)
     refused = [(("", each.id), each.detail) for each in answer.refused]
@@ -54,5 +57,24 @@ def act() -> Response:
         answer=answer,
         refused=refused[:100],
         verb=verb,
-        again=url_for("pages.letters.index", q=request.form.get("q", "")),
+        again=url_for("pages.letters.index", q=query.line or None),
     )
+
+
+def _matching(query: TaskQuery) -> Iterator[Sequence[Letter]]:
+    """Those that the list shows, page by page, newest first; now and then none, so that time can be looked at."""
+    store, cursor = web().app.store, None
+    since_ms = query.since_ms(store.now_ms())
+    while True:
+        found = store.search.tasks(
+            queue=query.queue,
+            status=query.status,
+            condition=condition(query),
+            since_ms=since_ms,
+            limit=200,
+            cursor=cursor,
+        )
+        yield [(row.queue, row.task_id) for row in found.rows]
+        cursor = found.cursor
+        if cursor is None:
+            return

@@ -69,6 +69,10 @@ class TaskQuery:
         found = _SINCE.fullmatch(self.given.get("since", ""))
         return int(found[1]) * _SECONDS[found[2]] if found else None
 
+    def since_ms(self, now_ms: int) -> int:
+        """From when on to look; 0 for the beginning."""
+        return 0 if self.since_s is None else now_ms - self.since_s * 1000
+
     @property
     def is_selective(self) -> bool:
         """Whether tasks must be looked at one by one."""

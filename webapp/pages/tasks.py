@@ -1,6 +1,6 @@
 """The list of tasks: what is asked for is in the address, and rows stay where they are until they are let go."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -76,12 +76,11 @@ def list_page(query: TaskQuery, endpoint: str, template: str) -> Response:
 
 def _listing(query: TaskQuery, cursor: str | None) -> Listing:
     store = web().app.store
-    since_ms = 0 if query.since_s is None else store.now_ms() - query.since_s * 1000
     found = store.search.tasks(
         queue=query.queue,
         status=query.status,
-        condition=(lambda task: query.matches(seen(task))) if query.is_selective else None,
-        since_ms=since_ms,
+        condition=condition(query),
+        since_ms=query.since_ms(store.now_ms()),
         limit=LIMIT,
         budget=BUDGET,
         cursor=paging.given(cursor),
@@ -93,6 +92,11 @@ def _listing(query: TaskQuery, cursor: str | None) -> Listing:
         newer = 0 if cursor else sum((each.queue, each.task_id) not in known for each in now)
         rows = [row(each, _moved(query, each.task)) for each in store.search.rows(before)]
     return Listing(rows, newer, paging.shown(found.cursor), found.looked, [*found.damaged, *_damaged_letters(query)])
+
+
+def condition(query: TaskQuery) -> Callable[[Task], bool] | None:
+    """What a query asks of each task as the reader may see it, where places and times do not say it all."""
+    return (lambda task: query.matches(seen(task))) if query.is_selective else None
 
 
 def _damaged_letters(query: TaskQuery) -> Sequence[str]:
