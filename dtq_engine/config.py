@@ -220,6 +220,9 @@ class Settings:
         default=0, metadata=whole("How many proxies stand before the web process and add X-Forwarded headers.", 0, 10)
     )
     open: bool = field(default=False, metadata=switch("Whether the web process gives every right to everybody."))
+    read_only: bool = field(
+        default=False, metadata=switch("Whether the web process only shows, and changes nothing for anybody.")
+    )
     viewers_see_payloads: bool = field(
         default=False, metadata=switch("Whether the role viewer sees payloads, results and errors of tasks.")
     )

@@ -1,6 +1,7 @@
 """Who makes a request, and whether they may."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -23,6 +24,7 @@ SCHEME = "bearer "
 SESSION_USER = "user"
 SESSION_VERSION = "version"
 ANYBODY = Principal("anonymous", Role.ADMIN)
+READ_ONLY = "This web process only shows (DTQ_READ_ONLY): act by another one, or by the command line."
 
 
 def register(flask: Flask) -> None:
@@ -61,6 +63,8 @@ def authorize(*roles: Role, environ: Environ | None = None) -> Principal:
     if not principal.holds(*roles):
         needed = " or ".join(roles)
         raise Problem(403, "FORBIDDEN", f"{principal.name} has the role {principal.role}, and this needs {needed}.")
+    if principal.looks_only and request.method not in SAFE:
+        raise Problem(403, "FORBIDDEN", READ_ONLY)
     return principal
 
 
@@ -72,6 +76,8 @@ def who(environ: Environ | None = None) -> Principal:
         found = environ[PRINCIPAL] = _who(environ)
         if not found.by_token and environ["REQUEST_METHOD"] not in SAFE:
             _refuse_other_sites(found)
+        if web().settings.read_only:
+            found = environ[PRINCIPAL] = replace(found, looks_only=True)
     return found
 
 

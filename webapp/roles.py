@@ -37,7 +37,13 @@ class Principal:
     name: str
     role: Role
     by_token: bool = False
+    looks_only: bool = False
+    """Whether the web process changes nothing for anybody."""
 
     def holds(self, *roles: Role) -> bool:
         """Whether one of `roles` is theirs."""
         return not HOLDS[self.role].isdisjoint(roles)
+
+    def may(self, *roles: Role) -> bool:
+        """Whether they may change here what needs one of `roles`."""
+        return not self.looks_only and self.holds(*roles)

@@ -7,7 +7,7 @@ def test_slash_goes_to_the_search_and_types_there_like_any_key(page, hand):
     hand.submit("a")
     page.goto("/tasks")
     page.keyboard.press("/")
-    search = page.get_by_role("searchbox")
+    search = page.locator("[data-search]")
     expect(search).to_be_focused()
     page.keyboard.type("status:queued g/?")
     expect(search).to_have_value("status:queued g/?")
@@ -45,7 +45,7 @@ def test_a_question_mark_lists_the_keys_which_can_be_turned_off(page):
     expect(dialog).to_be_hidden()
     page.reload()
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox")).not_to_be_focused()
+    expect(page.locator("[data-search]")).not_to_be_focused()
 
 
 def test_what_is_reached_by_tab_begins_with_the_way_past_the_navigation(page):

@@ -42,7 +42,7 @@ def test_a_phone_shows_all_of_a_page_and_where_it_is(make_page, furnished, path)
         "all => all.map(each => each.parentElement.scrollWidth - each.parentElement.clientWidth)"
     )
     assert [width for width in widths if width > 0] == []
-    for field in page.get_by_role("searchbox").all():
+    for field in page.locator("[data-search]").all():
         assert field.bounding_box()["width"] > 200
 
 

@@ -30,7 +30,7 @@ def test_whoever_is_not_known_signs_in_and_comes_to_the_page_they_wanted(page, h
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_label("Name")).to_have_value("operator")
     sign_in(page, "operator")
-    expect(page.get_by_role("searchbox")).to_have_value("status:queued")
+    expect(page.locator("[data-search]")).to_have_value("status:queued")
     page.get_by_role("link", name="mail", exact=True).first.click()
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_text("The task was cancelled.")).to_be_visible()

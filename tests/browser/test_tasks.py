@@ -54,9 +54,9 @@ def test_filters_are_in_the_address_and_a_cell_sets_one(page, furnished):
     page.locator(".chips").get_by_text("dead letters").click()
     expect(page).to_have_url(re.compile(r"q=status%3Adead_lettered|q=status:dead_lettered"))
     page.locator("td a.cell", has_text="reports").first.click()
-    expect(page.get_by_role("searchbox")).to_have_value("status:dead_lettered queue:reports")
+    expect(page.locator("[data-search]")).to_have_value("status:dead_lettered queue:reports")
     expect(page.locator("tbody tr")).to_have_count(2)
-    search = page.get_by_role("searchbox")
+    search = page.locator("[data-search]")
     search.fill('type:email.* error:"timed out" since:7d')
     search.press("Enter")
     expect(page.locator("tbody tr").first).to_contain_text("email.receipt")
@@ -65,7 +65,7 @@ def test_filters_are_in_the_address_and_a_cell_sets_one(page, furnished):
 def test_a_wrong_word_is_named_under_the_line_and_kept_in_it(page):
     page.goto("/tasks?q=stauts:queued")
     expect(page.get_by_role("alert")).to_have_text("“stauts” is nothing to look for: did you mean status?")
-    expect(page.get_by_role("searchbox")).to_have_value("stauts:queued")
+    expect(page.locator("[data-search]")).to_have_value("stauts:queued")
 
 
 def test_a_waiting_task_is_cancelled_with_a_reason(page, hand, store):
@@ -130,3 +130,18 @@ def test_the_story_of_a_task_goes_on_while_one_reads_it(page, hand):
     expect(page.locator("h1 .badge")).to_have_text("retrying")
     page.get_by_role("button", name="Run now").click()
     wait_until(lambda: hand.status("a") == "queued")
+
+
+def test_the_search_line_is_offered_words_to_go_on_with(page, hand):
+    hand.submit("a")
+    page.goto("/tasks")
+    offered = "all => all.map(each => each.value)"
+    words = page.locator("#words option")
+    assert {"status:dead_lettered", "queue:default", "type:mail", "since:1h"} <= set(words.evaluate_all(offered))
+    search = page.get_by_role("combobox", name="Which tasks")
+    search.press_sequentially("queue:default sta")
+    assert "queue:default status:dead_lettered" in words.evaluate_all(offered)
+    page.goto("/tasks?q=queue:default")
+    assert "queue:default" not in words.evaluate_all(offered)
+    page.goto("/dead-letters")
+    assert not [each for each in words.evaluate_all(offered) if each.startswith("status:")]

@@ -16,7 +16,7 @@ def page(make_page):
 def test_a_task_is_found_opened_and_requeued(page, hand):
     hand.end(hand.start("a"), DeadLetter(error("no account 7"), "permanent"))
     page.goto("/tasks")
-    page.get_by_role("searchbox").fill("error:account")
+    page.locator("[data-search]").fill("error:account")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="mail", exact=True).first.click()
     expect(page.get_by_text("no account 7")).to_be_visible()

@@ -6,6 +6,7 @@ import logging
 import argon2
 import pytest
 
+from tests.store.hand import Hand
 from tests.web.conftest import KEYS, client_of
 from webapp.rights import allowed_by
 
@@ -315,3 +316,19 @@ def test_where_a_browser_would_not_keep_the_session_signing_in_says_why(people, 
 def test_where_it_would_keep_it_somebody_can_sign_in(people, base_url, headers):
     answer = people.test_client().post("/login", headers=headers, **PLAIN | {"base_url": base_url})
     assert answer.status_code == 200
+
+
+def test_a_web_process_that_only_shows_changes_nothing_for_anybody(make_web, store):
+    hand = Hand(store)
+    hand.submit("a")
+    shows = client_of(make_web(read_only=True), "admin")
+    for path in ("/api/v1/tasks/a/cancel", "/api/v1/queues/default/pause", "/tasks/act", "/queues/default/purge"):
+        answer = shows.post(path, json={})
+        assert (answer.status_code, "DTQ_READ_ONLY" in answer.text) == (403, True)
+    assert shows.post("/api/v1/tasks", json={"type": "mail"}).status_code == 403
+    assert hand.status("a") == "queued"
+    for path in ("/tasks", "/tasks/a", "/queues/default", "/dead-letters", "/periodic", "/activity"):
+        page = shows.get(path, headers={"Accept": "text/html"})
+        assert page.status_code == 200
+        assert not [each for each in ('name="verb"', 'name="task"', 'action="/queues', "/edit") if each in page.text]
+        assert "admin, read-only" in page.text

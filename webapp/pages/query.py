@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Self
@@ -12,6 +12,8 @@ from dtq_engine import Task, TaskStatus
 WORDS = ("status", "queue", "type", "error", "worker", "reason", "since")
 EXAMPLE = 'status:dead_lettered type:email.* queue:mail error:"timed out" since:1h'
 LONGEST = 1000
+MOST_SUGGESTED = 50
+"""How many queues, and how many types, a line is offered to go on with."""
 
 _TOKEN = re.compile(r'\s*(?:([A-Za-z_]+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _SINCE = re.compile(r"([0-9]{1,6})(s|m|min|h|d)")
@@ -90,6 +92,17 @@ class TaskQuery:
             and _contains(given.get("error"), *(f"{error.type}: {error.message}" for error in task.errors))
             and _contains(given.get(""), task.id, task.type)
         )
+
+
+def suggestions(query: TaskQuery, queues: Iterable[str], types: Iterable[str]) -> list[str]:
+    """Words that a line may go on with: of these queues and types, all but those it has."""
+    words = {
+        "status": [] if query.fixed else [str(status) for status in TaskStatus],
+        "queue": sorted(queues)[:MOST_SUGGESTED],
+        "type": sorted(set(types))[:MOST_SUGGESTED],
+        "since": ["15m", "1h", "24h", "7d"],
+    }
+    return [f"{word}:{_quoted(value)}" for word, found in words.items() if word not in query.given for value in found]
 
 
 def _contains(wanted: str | None, *texts: str) -> bool:

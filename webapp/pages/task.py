@@ -134,12 +134,12 @@ def _can(task: Task) -> Collection[str]:
     verbs = {verb for verb, statuses in CAN.items() if task.status in statuses}
     if not who().holds(Role.ADMIN):
         verbs.discard("discard")
-    return verbs if who().holds(Role.OPERATOR) else set()
+    return verbs if who().may(Role.OPERATOR) else set()
 
 
 def _editable(task: Task) -> str | None:
     """The payload as text to edit; None where that cannot be."""
-    wanted = who().holds(Role.OPERATOR) and task.status in CAN["requeue"]
+    wanted = who().may(Role.OPERATOR) and task.status in CAN["requeue"]
     if not wanted or _secrets(task) or len(task.payload) > EDITABLE_BYTES:
         return None
     try:

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, request, url_for
 
 from dtq_engine import QueueStats, Task, TaskStatus
 from webapp.api import paging
-from webapp.pages.query import EXAMPLE, LONGEST, TaskQuery
+from webapp.pages.query import EXAMPLE, LONGEST, TaskQuery, suggestions
 from webapp.pages.render import page
 from webapp.pages.rows import Row, places, row, seen, time_of
 from webapp.rights import require
@@ -67,6 +67,7 @@ def list_page(query: TaskQuery, endpoint: str, template: str) -> Response:
         cursor=cursor,
         counts=_counts(store.stats.queues([each for each in counted if each])),
         queues=queues,
+        suggestions=suggestions(query, queues, (each.task.type for each in listing.rows if each.task)),
         time_of=time_of,
         endpoint=endpoint,
         link=link,
