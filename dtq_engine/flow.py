@@ -172,6 +172,7 @@ def chain(*parts: *tuple[*tuple[Flow[Any] | NewTask, ...], Flow[T]]) -> Chain[T]
 def group(*parts: Flow[T] | NewTask) -> Group[list[T]]:
     """A workflow of parts that run side by side: `group(a.s(1), a.s(2)).then(total.s())`.
 
+    What comes behind it gets one list of all results; those of a part that ends in a group stand in it one by one.
     Raises InvalidTask for no parts.
     """
     return cast("Group[list[T]]", Group(_parts("group", parts)))

@@ -79,6 +79,14 @@ def test_a_group_alone_answers_with_all_results(dtq, add):
     assert handle.result(0) == [1, 2, 3]
 
 
+def test_groups_within_a_group_make_one_list(dtq, add, total):
+    nested = group(group(add.s(1), add.s(2)), chain(add.s(3), group(add.s(10), add.s(20))), add.s(4))
+    handle, summed = nested.submit(), nested.then(total.s()).submit()
+    dtq.run_all()
+    assert handle.result(0) == [1, 2, 13, 23, 4]
+    assert summed.result(0) == sum([1, 2, 13, 23, 4])
+
+
 def test_a_group_behind_a_group_gets_the_list_in_each_member(dtq, add, total):
     handle = group(add.s(1), add.s(2)).then(group(total.s(), total.s())).submit()
     dtq.run_all()
