@@ -19,6 +19,8 @@ function restrain(limits)
   local FAR_MS = 3600000       -- a waiting task's own look, in case that its bucket forgot it
   local HEAD_MS = 60000        -- the same for the first one in line, which then looks for slots that nobody holds
   local MOST_CALLED = 100      -- in one script and line; the line goes on when the next in it looks
+  local MOST_LINES = 10000     -- that a limit which changes has looked at at once; the others go on within a minute
+  local looks_left = 1000      -- in one script, at whoever is first in a line: those of further lines look a moment later
   local MOST_STARTS = 100000   -- the validated bound of a rate; what is beyond it is damage
 
   local rules, states, suspects, tended, queued = {}, {}, {}, {}, {}
@@ -199,7 +201,8 @@ function restrain(limits)
   -- looks again exactly then.
   local function tend(bucket, now)
     tended[bucket], queued[bucket] = true, true
-    for _ = 1, MOST_CALLED do
+    for _ = 1, math.min(MOST_CALLED, looks_left) do
+      looks_left = looks_left - 1
       local id = on(line_key(bucket), 'ZRANGE', 0, 0)[1]
       if not id then
         queued[bucket] = nil
@@ -223,7 +226,7 @@ function restrain(limits)
       end
     end
     local id = on(line_key(bucket), 'ZRANGE', 0, 0)[1]
-    if id then remind(id, now) end
+    if id then remind(id, now) else queued[bucket] = nil end
   end
 
   -- What scripts do --------------------------------------------------------------------------------------
@@ -423,7 +426,8 @@ function restrain(limits)
       return
     end
     touch(name)
-    for _, bucket in ipairs(on(KEY.limited, 'ZRANGEBYLEX', '[' .. name .. '/', '(' .. name .. '0', 'LIMIT', 0, 1000)) do touch(bucket) end
+    local lines = on(KEY.limited, 'ZRANGEBYLEX', '[' .. name .. '/', '(' .. name .. '0', 'LIMIT', 0, MOST_LINES)
+    for _, bucket in ipairs(lines) do touch(bucket) end
   end
 
   -- At the end of a script: write the slots, then call who may go on. Not `calls`: whoever is next looks a moment later.

@@ -13,6 +13,7 @@ from dtq_engine.model import (
     Claim,
     ClaimStatus,
     DeadLetter,
+    NewTask,
     Postpone,
     Release,
     Reschedule,
@@ -600,6 +601,22 @@ def test_thousands_of_keys_are_freed_by_a_limit_that_is_raised(hand, store, decl
     assert len(running) == 300
     declare(account=Numbers(2))
     hand.end_all([*running, *hand.claim(100), *hand.claim(100), *hand.claim(100)])
+
+
+def test_a_limit_of_more_keys_than_one_call_looks_at_frees_all_who_wait_when_it_is_raised(hand, store, declare):
+    declare(account=Numbers(1))
+    numbers = range(600)
+    for life in ("a", "b"):
+        tasks = [NewTask(id=f"{life}-{each}", type="mail", limits=(f"account/{each}",)) for each in numbers]
+        store.intake.submit(tasks)
+        while hand.ask().status is not ClaimStatus.EMPTY:
+            continue
+    assert store.inspect.queue("default").blocked == len(numbers)
+    declare(account=Numbers(2))
+    assert 0 < store.inspect.queue("default").waiting < len(numbers)
+    while store.schedule.promote("default").moved:
+        continue
+    assert store.inspect.queue("default").waiting == len(numbers)
 
 
 # Operators ----------------------------------------------------------------------------------------------
