@@ -18,7 +18,7 @@ from dtq_engine.harmless import safe
 from dtq_engine.logs import configure as log_as
 from dtq_engine.words import plural
 from dtq_engine.worker import Worker
-from dtq_engine.worker.process import supervise
+from dtq_engine.worker.process import settle_in, supervise
 
 
 class DevShape(msgspec.Struct):
@@ -65,6 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
             self._introduce(app, settings)
         if settings.worker_processes > 1:
             return supervise(settings, for_app=self.for_app)
+        settle_in()
         return Worker(app, settings).run()
 
     def _introduce(self, app: Dtq, settings: Settings) -> None:

@@ -13,7 +13,7 @@ from dtq_engine.engine import load_app
 from dtq_engine.errors import ConfigurationError
 from dtq_engine.worker import drain, lifetime
 from dtq_engine.worker.messages import Alive, Recruit, Stop, ToMember
-from dtq_engine.worker.process import run_to_exit
+from dtq_engine.worker.process import run_to_exit, settle_in
 from dtq_engine.worker.signals import Signals
 from dtq_engine.worker.wire import Wire
 from dtq_engine.worker.worker import EXIT_OK, Worker
@@ -57,6 +57,7 @@ class Member:
             hooks = app.registry.hooks
             self._hooks_s = (drain.FAILURES_S if hooks.failure else 0) + (lifetime.STOP_S if hooks.worker_stop else 0)
             self._worker = worker
+            settle_in()
             worker.start()
             return worker.join()
 

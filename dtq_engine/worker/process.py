@@ -1,5 +1,6 @@
 """A worker process: settings from the environment, sentences instead of tracebacks, and an exit that nothing delays."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -51,7 +52,17 @@ def supervise(settings: Settings, *, for_app: bool = False) -> int:
 
 def _run(app: Dtq, settings: Settings) -> int:
     logs.configure(settings)
+    settle_in()
     return Worker(app, settings).run()
+
+
+def settle_in() -> None:
+    """Keep what was imported until the end: Python need not look again and again at what refers to what in it.
+
+    For a process that is a worker and nothing else. Of the time that a task takes here, a sixth went into that.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def run_to_exit(work: Callable[[], int]) -> NoReturn:

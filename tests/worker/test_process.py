@@ -42,6 +42,18 @@ def test_a_worker_runs_from_the_environment_alone_and_says_so_in_one_line(app: D
 
 
 @pytest.mark.drains
+def test_what_a_worker_process_imported_is_no_work_for_pythons_garbage_collector(app: Dtq, spawn: Spawn) -> None:
+    spawn("""
+import gc
+
+@app.task("frozen")
+def frozen() -> int:
+    return gc.get_freeze_count()
+""")
+    assert app.named("frozen").submit().result(timeout=5) > 10_000
+
+
+@pytest.mark.drains
 def test_json_logs_carry_the_task_and_no_line_is_a_traceback(app: Dtq, spawn: Spawn, ended: Ended) -> None:
     process = spawn(JOBS, log_json=True)
     handle = app.named("mail").options(max_attempts=1).submit(fail=True)
