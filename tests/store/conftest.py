@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,29 @@ def dtq(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return Ran(code, shown.out, shown.err)
 
     return call
+
+
+@pytest.fixture
+def calls(client: Any) -> Callable[[], dict[str, int]]:
+    """How often each command was called from outside of scripts, since the last look."""
+
+    def count() -> dict[str, int]:
+        stats: dict[str, Any] = client.info("commandstats")
+        client.config_resetstat()
+        names = ("evalsha", "eval", "info", "ping", "script|load")
+        return {name: stats[f"cmdstat_{name}"]["calls"] for name in names if f"cmdstat_{name}" in stats}
+
+    return count
+
+
+@pytest.fixture
+def commands(client: Any) -> Callable[[], dict[str, int]]:
+    """How often each command was called, from inside of scripts as well, since the last look."""
+
+    def count() -> dict[str, int]:
+        stats: dict[str, Any] = client.info("commandstats")
+        client.config_resetstat()
+        ours = {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
+        return {name: calls for name, calls in ours.items() if name not in {"info", "config|resetstat"}}
+
+    return count

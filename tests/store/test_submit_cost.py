@@ -1,25 +1,8 @@
 """What submitting and claiming cost: round trips, scripts, and bytes in one call."""
 
-from typing import Any
-
-import pytest
-
 from dtq_engine.limits import Declared, Limit, Numbers
 from dtq_engine.model import Deduplication, NewTask, SubmitOutcome, Succeed, Unique
 from dtq_engine.store import intake
-
-
-@pytest.fixture
-def calls(client):
-    """How often each command was called from outside of scripts, since the last look."""
-
-    def count() -> dict[str, int]:
-        stats: dict[str, Any] = client.info("commandstats")
-        client.config_resetstat()
-        names = ("evalsha", "eval", "info", "ping", "script|load")
-        return {name: stats[f"cmdstat_{name}"]["calls"] for name in names if f"cmdstat_{name}" in stats}
-
-    return count
 
 
 def test_a_submit_is_one_round_trip(hand, calls):
@@ -37,19 +20,6 @@ def test_a_claim_and_an_end_are_one_round_trip_each(hand, calls):
     assert calls() == {"evalsha": 1}
     hand.end_all(claims)
     assert calls() == {"evalsha": 1}
-
-
-@pytest.fixture
-def commands(client):
-    """How often each command was called, from inside of scripts as well, since the last look."""
-
-    def count() -> dict[str, int]:
-        stats: dict[str, Any] = client.info("commandstats")
-        client.config_resetstat()
-        ours = {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
-        return {name: calls for name, calls in ours.items() if name not in {"info", "config|resetstat"}}
-
-    return count
 
 
 def test_what_a_task_costs_in_commands_does_not_rise(hand, commands):
