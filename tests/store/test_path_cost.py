@@ -21,7 +21,7 @@ MOST = {
     "submit": (3, 17, 5),
     "submit, delayed": (3, 18, 5),
     "promote": (3, 21, 5),
-    "claim": (2, 26, 5),
+    "claim": (2, 27, 5),
     "succeed": (3, 24, 6),
     "retry": (6, 23, 8),
     "dead-letter": (9, 31, 11),
