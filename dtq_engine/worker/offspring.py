@@ -47,6 +47,7 @@ class Offspring:
         self.leaving = False
         self.deaf = False
         self.too_slow = False
+        self._cut_off = False
         self._oom_kills = oom_kills()
 
     @property
@@ -128,6 +129,7 @@ class Offspring:
         Looked at again after so many seconds.
         """
         if self.ready or self.too_slow:
+            self._cut_off = self.deaf
             self.process.kill()
         else:
             self.process.ask()
@@ -151,7 +153,7 @@ class Offspring:
         hint = ""
         if death.signal == "SIGKILL" and oom_kills() > self._oom_kills:
             hint = "; the kernel has killed a process since then because memory ran out: give it more, or it less to do"
-        if death.code == CUT_OFF:
+        if self._cut_off or death.code == CUT_OFF:
             hint = (
                 "; so it ends once it has closed its connection to the worker: let handlers close only what they open"
             )

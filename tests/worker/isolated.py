@@ -236,14 +236,8 @@ def leave_something(how: str) -> None:
 def rude_end(how: str) -> None:
     """End the attempt in an unusual way."""
     match how:
-        case "closes all":
-            os.closerange(3, 1024)
-        case "closes all and leaves a thread":
-            threading.Thread(target=time.sleep, args=(60,)).start()
-            os.closerange(3, 1024)
-        case "closes all and goes on":
-            os.closerange(3, 1024)
-            time.sleep(60)
+        case "becomes another program":
+            os.execv("/bin/sleep", ["sleep", "60"])
         case "exits with 0":
             os._exit(0)
         case "kills its group":
@@ -256,6 +250,17 @@ def rude_end(how: str) -> None:
             raise ValueError("x" * 50_000_000)
         case "deep":
             deeper()
+        case _:
+            close_all(how)
+
+
+def close_all(how: str) -> None:
+    """Cut the process off from its worker."""
+    if how == "closes all and leaves a thread":
+        threading.Thread(target=time.sleep, args=(60,)).start()
+    os.closerange(3, 1024)
+    if how == "closes all and goes on":
+        time.sleep(60)
 
 
 @app.task("unleash", process=True)

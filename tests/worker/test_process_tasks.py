@@ -715,6 +715,7 @@ def test_what_a_handler_does_to_its_process_costs_no_other_task(
         ("closes all", "ProcessDied", "before the handler was done"),
         ("closes all and leaves a thread", "ProcessDied", "before the handler was done"),
         ("closes all and goes on", "ProcessDied", "it has closed its connection to the worker"),
+        ("becomes another program", "ProcessDied", "it has closed its connection to the worker"),
         ("exits with 0", "ProcessDied", "ended with exit code 0 before the handler was done"),
         ("kills its group", "ProcessDied", "was killed by SIGKILL before the handler was done"),
         ("stops", "TimedOut", "ran longer than its timeout of 2 s"),
