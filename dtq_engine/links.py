@@ -1,5 +1,6 @@
 """One exchange with the server, at the border to redis-py: a command goes out, and what became of it is known."""
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,9 @@ from dtq_engine import crash
 Command = Sequence[str | bytes | int | float]
 REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 """Answers that are final although redis-py counts some of them among the errors of connections."""
+
+FRESH_S = 0.1
+"""For how long after its use a connection is taken for open: to look at it lets all other threads go first."""
 
 BROKEN = (redis.RedisError, RedisClusterException, OSError)
 """All that redis-py raises when it cannot go on."""
@@ -75,7 +79,7 @@ class PoolLink:
         self._pool = client.connection_pool
         # A pool of sentinels looks at its connections when the primary changes.
         self._keeps = keeps and type(self._pool) is redis.ConnectionPool
-        self._idle: deque[Any] = deque()
+        self._idle: deque[tuple[Any, float]] = deque()
 
     def exchange(self, command: Command, timeout_s: float, *, asking: bool = False) -> Any:
         """As `Link.exchange`; `asking` is how a node is asked for a slot that is just moving to it."""
@@ -108,8 +112,9 @@ class PoolLink:
         """A connection that is open and has nothing left to say. Raises NotSent."""
         while self._idle:
             with suppress(IndexError):  # another thread may have been quicker
-                connection = self._idle.pop()
-                if _is_quiet(connection):
+                connection, used_at = self._idle.pop()
+                # To look at one that is closed would open it, which can take its time.
+                if connection.is_connected and (time.monotonic() - used_at < FRESH_S or _is_quiet(connection)):
                     return connection
                 # It was closed meanwhile, or the pool was: the pool opens another one.
                 connection.disconnect()
@@ -126,14 +131,14 @@ class PoolLink:
 
     def _give_back(self, connection: Any) -> None:
         if self._keeps:
-            self._idle.append(connection)
+            self._idle.append((connection, time.monotonic()))
         else:
             self._pool.release(connection)
 
     def exchange_all(self, commands: Sequence[Command]) -> list[Any]:
         """As `Link.exchange_all`."""
         with suppress(IndexError):  # or the pool would open another one beside those that are kept here
-            self._pool.release(self._idle.pop())
+            self._pool.release(self._idle.pop()[0])
         pipe = self.client.pipeline(transaction=False)
         for command in commands:
             pipe.execute_command(*command)
@@ -156,9 +161,8 @@ class PoolLink:
 
 
 def _is_quiet(connection: Any) -> bool:
-    """Whether a connection can be used at once."""
+    """Whether an open connection can be used at once."""
     try:
-        # One that is closed would be opened by looking whether it has something to say, which can take its time.
-        return connection.is_connected and not connection.can_read()
+        return not connection.can_read()
     except (redis.RedisError, OSError):
         return False

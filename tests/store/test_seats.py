@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import redis
+from redis.connection import AbstractConnection
 
 from dtq_engine.connection import Connection, connect
 from dtq_engine.errors import RedisUnavailable
@@ -73,3 +74,21 @@ def test_in_a_crowd_too_everybody_is_told_within_two_seconds_that_redis_is_away(
             os.kill(own_server.pid, signal.SIGCONT)
     connection.close()
     assert max(took) < 2.8
+
+
+def test_a_connection_that_was_closed_while_nobody_used_it_is_not_used(settings, client, monkeypatch):
+    monkeypatch.setattr("dtq_engine.links.FRESH_S", 0)
+    connection = connect(settings)
+    mine = connection.call("CLIENT", "ID")
+    client.client_kill_filter(_id=mine)
+    assert connection.once("CLIENT", "ID") != mine
+    connection.close()
+
+
+def test_a_connection_that_was_just_used_is_not_looked_at(settings, monkeypatch):
+    monkeypatch.setattr("dtq_engine.links.FRESH_S", 60)
+    connection = connect(settings)
+    mine = connection.call("CLIENT", "ID")
+    monkeypatch.setattr(AbstractConnection, "can_read", lambda *_: pytest.fail("it was looked at"))
+    assert connection.call("CLIENT", "ID") == mine
+    connection.close()
