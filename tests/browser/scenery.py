@@ -246,6 +246,7 @@ def _workers(now_ms: int) -> Sequence[WorkerInfo]:
         started_ms=now_ms - 86_400_000,
         seen_ms=now_ms - 2000,
         finished=18_204,
+        memory_kib=148_000,
         periodic={each.name: each.digest for each in PERIODIC},
     )
     reports = replace(

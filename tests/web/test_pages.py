@@ -196,6 +196,17 @@ def test_what_is_not_understood_is_not_done_to_all_dead_letters(people, hand, gi
     assert "Nothing was done" in answer.text
 
 
+def test_what_succeeded_is_submitted_anew_with_another_payload(people, hand, store):
+    hand.submit("a", payload=b'{"month":"2026-10"}')
+    hand.end(hand.claim_one())
+    assert "Edit and submit anew" in people("operator").get("/tasks/a").text
+    assert "Edit and submit anew" not in people("viewer").get("/tasks/a").text
+    answer = people("operator").post("/tasks/a/edit?queue=default", data={"payload": '{"month": "2026-11"}'})
+    assert answer.status_code == 303
+    (new,) = [task for task in store.inspect.tasks().items if task.id != "a"]
+    assert (new.payload, new.headers["dtq-edited-from"], new.status) == (b'{"month":"2026-11"}', "a", "queued")
+
+
 def hostile(hand, store):
     """Tasks with all that could do harm in every field that takes it."""
     failure = AttemptError(HOSTILE[:300], HOSTILE + "y" * 900, HOSTILE * 5, 1, HOSTILE, 1, 2)

@@ -14,7 +14,7 @@ PUBLIC_MODULES = {
     *(
         f"dtq_engine.{name}"
         for name in (
-            *("branches", "cursors", "deduplication", "findings", "instants", "logs", "masking", "metrics"),
+            *("after", "branches", "cursors", "deduplication", "findings", "instants", "logs", "masking", "metrics"),
             *("limit_shapes", "operator_shapes", "report_shapes", "shapes", "strict", "tree_shapes", "unique_keys"),
             "validate",
         )

@@ -139,7 +139,7 @@ def _can(task: Task) -> Collection[str]:
 
 def _editable(task: Task) -> str | None:
     """The payload as text to edit; None where that cannot be."""
-    wanted = who().may(Role.OPERATOR) and task.status in CAN["requeue"]
+    wanted = who().may(Role.OPERATOR) and task.status.is_final
     if not wanted or _secrets(task) or len(task.payload) > EDITABLE_BYTES:
         return None
     try:
