@@ -73,7 +73,7 @@ class Poll(Loop):
         self._begun = False
 
     def step(self) -> None:
-        """Claim once, or wait once: for a slot, for a wake-up, or for leave to claim."""
+        """Wait for leave to claim, for a slot and for a wake-up, where there is none; then claim once."""
         if not self._may_claim():
             self._give_tokens_back()
             self._stopped.wait(0.1)
@@ -105,8 +105,7 @@ class Poll(Loop):
     def _next_queue(self) -> str | None:
         self._hot.update(self._with_room())
         if not self._hot:
-            self._wait_for_wake_up()
-            return None
+            return self._wait_for_wake_up()
         cold_before: list[str] = []
         for key, queue in self._queues.items():
             if queue in self._hot:
@@ -116,26 +115,25 @@ class Poll(Loop):
             self._popped(popped)
         return next(queue for queue in self._queues.values() if queue in self._hot)
 
-    def _wait_for_wake_up(self) -> None:
+    def _wait_for_wake_up(self) -> str | None:
+        """Wait for a token; its queue, for which nobody more urgent was there a moment ago."""
         wait_s, room_at = BLOCK_S * random.uniform(0.8, 1.2), min(self._room_at.values(), default=math.inf)
         if (room_in_s := room_at - time.monotonic()) < wait_s:
             # Redis ends a block up to 100 ms late, and a token may come first.
-            self._wait_for_room(room_in_s)
-            return
+            return self._wait_for_room(room_in_s)
         key = self._waiting.blpop(list(self._queues), wait_s)
         if key is None:
             self._hot.update(self._queues.values())
-        else:
-            self._popped(key)
+            return None
+        return self._popped(key)
 
-    def _wait_for_room(self, room_in_s: float) -> None:
+    def _wait_for_room(self, room_in_s: float) -> str | None:
         """Wait until time makes room in a queue, or a token comes for one."""
         if room_in_s > BLOCK_LATE_S:
             key = self._waiting.blpop(list(self._queues), room_in_s - BLOCK_LATE_S)
-            if key is not None:
-                self._popped(key)
-        else:
-            self._stopped.wait(max(0.0, room_in_s))
+            return None if key is None else self._popped(key)
+        self._stopped.wait(max(0.0, room_in_s))
+        return None
 
     def _with_room(self) -> list[str]:
         """The queues in which time has made room by now."""
@@ -145,9 +143,11 @@ class Poll(Loop):
             del self._room_at[queue]
         return found
 
-    def _popped(self, key: str) -> None:
-        self._hot.add(self._queues[key])
-        self._tokens.add(self._queues[key])
+    def _popped(self, key: str) -> str:
+        queue = self._queues[key]
+        self._hot.add(queue)
+        self._tokens.add(queue)
+        return queue
 
     def _claim(self, queue: str) -> None:
         with self._claiming:

@@ -192,12 +192,29 @@ def test_an_idle_worker_sends_nothing_while_it_waits(app: Dtq, quick: Settings, 
     wait_until(lambda: blocked(client) == 1)
     time.sleep(0.3)
     assert calls(client, "evalsha") == before
-    go.submit()
+    handle = go.submit()
     thread.join(5)
-    assert poll._hot == {"default"}
+    assert handle.status() is TaskStatus.RUNNING
     worker.parts.waiting.close()
     worker.parts.connection.close()
-    app.store.control.cancel(next(iter(app.store.inspect.tasks(limit=1).items)).id)
+
+
+def test_a_worker_of_many_queues_that_is_woken_claims_at_once(app: Dtq, quick: Settings, client: Any, log: Any) -> None:
+    @app.task("go", queue="last")
+    def go() -> None: ...
+
+    worker = Worker(app, replace(quick, worker_queues=("first", "second", "last")))
+    poll = worker.parts.poll
+    while poll._hot:
+        poll.step()
+    handle = go.submit()
+    before = calls(client, "evalsha"), calls(client, "lmpop"), calls(client, "blpop")
+    poll.step()
+    after = calls(client, "evalsha"), calls(client, "lmpop"), calls(client, "blpop")
+    assert handle.status() is TaskStatus.RUNNING
+    assert [late - early for late, early in zip(after, before, strict=True)] == [1, 0, 1]
+    worker.parts.waiting.close()
+    worker.parts.connection.close()
 
 
 def test_a_paused_queue_wakes_nobody_and_its_tasks_start_when_it_resumes(app: Dtq, start: Start, ended: Any) -> None:
@@ -274,7 +291,9 @@ def test_what_a_claim_without_an_answer_brought_is_not_lost_when_the_worker_leav
     worker.parts.connection.close()
 
 
-def test_a_wake_up_that_led_to_no_claim_is_given_to_other_workers(app: Dtq, quick: Settings, client: Any) -> None:
+def test_a_wake_up_that_led_to_no_claim_is_given_to_other_workers(
+    app: Dtq, quick: Settings, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @app.task("go")
     def go() -> None: ...
 
@@ -282,10 +301,11 @@ def test_a_wake_up_that_led_to_no_claim_is_given_to_other_workers(app: Dtq, quic
     poll = worker.parts.poll
     poll.step()
     handle = go.submit()
+    leave = iter([True, False])  # it is withdrawn while the worker waits to be woken
+    monkeypatch.setattr(poll, "_may_claim", lambda: next(leave))
     poll.step()
     assert not client.exists(app.store.keys.wake("default"))
-    poll.stop()
-    poll.step()
+    assert handle.status() is TaskStatus.QUEUED
     poll.finish()
     assert client.llen(app.store.keys.wake("default")) == 1
     worker.parts.waiting.close()
