@@ -80,8 +80,9 @@ bench-anatomy: venv ## Where the time of a task goes, in Redis and in Python, fo
 bench-growth: venv ## Measure with a million tasks waiting or delayed, many queues, lost workers (6 minutes)
 	@$(PY) -m benchmarks.growth $(ARGS)
 
-# Where the tests are that other servers must pass as well; continuous integration looks at a part of them.
-PLACES ?= tests/store tests/worker
+# Where the tests are that other servers must pass as well, and other Pythons; continuous integration looks at a part of them.
+test-redis test-cluster: PLACES ?= tests/store tests/worker
+test-python: PLACES ?= tests/unit tests/fundamentals tests/store
 
 .PHONY: test-redis
 test-redis: venv ## The store and worker tests on Redis from the system's packages (Debian: installed when missing)
@@ -102,7 +103,7 @@ OTHER_VENV := .venv-$(patsubst python%,%,$(notdir $(PYTHON)))
 test-python: ## The tests without a worker on another Python (PYTHON=python3.13), in an environment of its own
 	@if [ -z "$(OTHER)" ]; then echo "SKIPPED: there is no $(PYTHON) here."; else \
 		$(MAKE) --no-print-directory venv VENV=$(OTHER_VENV) PYTHON=$(OTHER) && \
-		$(OTHER_VENV)/bin/python -m pytest tests/unit tests/fundamentals tests/store $(or $(ARGS),$(ABREAST)); fi
+		$(OTHER_VENV)/bin/python -m pytest $(PLACES) $(or $(ARGS),$(ABREAST)); fi
 
 .PHONY: test-wheel
 test-wheel: venv ## Build the wheel, install it as its users do, and run it and every command of the README there
