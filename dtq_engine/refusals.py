@@ -18,6 +18,8 @@ UNABLE: Mapping[str, str] = {
     "read-only": READ_ONLY,
     "DB index": "Redis has no database of the number in DTQ_REDIS_URL: give a lower one, or raise `databases` in its "
     "configuration.",
+    "CERTIFICATE_VERIFY_FAILED": "Redis has a certificate that is not trusted here: name its CA in the address "
+    "(?ssl_ca_certs=FILE), or take any certificate with DTQ_REDIS_TLS_VERIFY=0.",
     "MISCONF": "Redis cannot save to disk and refuses writes until it can: see its log, and whether the disk is full.",
 }
 """By a part of its answer, why a server that is there cannot serve."""

@@ -55,7 +55,7 @@ def works(store: Store) -> bool:
 
 def test_a_certificate_that_nobody_signed_is_refused_unless_the_address_says_otherwise(tls, store_at: StoreAt):
     port, _ = tls
-    with pytest.raises(RedisUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(RedisUnavailable, match=r"not trusted here.*ssl_ca_certs.*DTQ_REDIS_TLS_VERIFY=0"):
         store_at(f"rediss://127.0.0.1:{port}/0").connection.ping()
     assert works(store_at(f"rediss://127.0.0.1:{port}/0?ssl_cert_reqs=none"))
 
