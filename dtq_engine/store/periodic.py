@@ -96,11 +96,12 @@ class Periodic:
 def decode(fields: Mapping[bytes, bytes]) -> PeriodicTask | None:
     """A periodic task from its fields; None if there are none, or they cannot be read: then `define` mends them."""
     try:
-        note = _note(fields[b"paused"]) if b"paused" in fields else None
+        at_ms = _instant(fields[b"at"])
+        note = _note(fields[b"paused"], at_ms) if b"paused" in fields else None
         return PeriodicTask(
             definition=_DEFINITION.decode(fields[b"definition"]),
             digest=fields[b"digest"].decode(),
-            at_ms=_instant(fields[b"at"]),
+            at_ms=at_ms,
             last_ms=_instant(fields[b"last"]) if b"last" in fields else None,
             last_task=fields[b"task"].decode() if b"task" in fields else None,
             paused_ms=None if note is None else round(note.since),
@@ -120,17 +121,17 @@ def _instant(value: bytes) -> int:
 
 
 class _Note(msgspec.Struct):
-    by: str = ""
-    reason: str = ""
-    since: Annotated[float, msgspec.Meta(ge=0, lt=1e14)] = 0.0
+    by: str
+    reason: str
+    since: Annotated[float, msgspec.Meta(gt=0, lt=1e14)]
 
 
-def _note(value: bytes) -> _Note:
-    """Who paused it; nobody knows when the note cannot be read, and then it is paused all the same."""
+def _note(value: bytes, at_ms: int) -> _Note:
+    """Who paused it and since when; if that cannot be read it is paused all the same, since its ticks stand still."""
     try:
         return _NOTE.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Note()
+        return _Note("", "", at_ms)
 
 
 _NOTE = msgspec.json.Decoder(_Note)

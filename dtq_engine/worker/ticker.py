@@ -30,7 +30,7 @@ class Ticker:
     def __init__(self, store: Store, patience: int = 1) -> None:
         self._store = store
         self._patience = patience
-        self._queues: frozenset[str] = frozenset()
+        self._queues: frozenset[str] | None = None  # those that have periodic tasks; any may, while nobody has looked
         self._missed: dict[str, int] = {}
 
     def take_over(self) -> None:
@@ -57,7 +57,7 @@ class Ticker:
 
     def turn(self, queue: str) -> float | None:
         """Deal with the ticks of a queue that have come; seconds until the next one, None while none is known of."""
-        if queue not in self._queues:
+        if self._queues is not None and queue not in self._queues:
             return None
         agenda = self._store.agenda.of(queue)
         due = [task for task in agenda.tasks if self._runs(task)]

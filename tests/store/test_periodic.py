@@ -293,6 +293,22 @@ def test_a_new_leader_takes_over_what_is_sound_beside_a_damaged_one(fleet, hand,
 
 
 @pytest.mark.drains
+def test_a_new_leader_that_cannot_hear_of_workers_deals_with_the_ticks_all_the_same(
+    fleet, hand, store, client, to_the_tick
+):
+    fleet.start(MAIL)
+    client.delete(store.keys.workers())
+    client.set(store.keys.workers(), "a string")
+    to_the_tick()
+    next_leader = Ticker(store)
+    with pytest.raises(RedisDamaged):
+        next_leader.take_over()
+    next_leader.turn("default")
+    assert len(claimed(hand)) == 1
+    client.delete(store.keys.workers())
+
+
+@pytest.mark.drains
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -323,7 +339,8 @@ def test_what_was_paused_by_a_note_that_nobody_can_read_stays_paused_and_can_be_
     fleet.start(MAIL)
     client.hset(store.keys.periodic_task("default", "mail"), "paused", "by somebody")
     fleet.lead()
-    assert not store.periodic.get("mail").is_active
+    known = store.periodic.get("mail")
+    assert (known.is_active, known.paused_ms, known.paused_by) == (False, known.at_ms, "")
     store.periodic.resume("mail")
     assert store.periodic.get("mail").is_active
 
