@@ -77,7 +77,7 @@ bench-anatomy: venv ## Where the time of a task goes, in Redis and in Python, fo
 	@$(PY) -m benchmarks.anatomy $(ARGS)
 
 .PHONY: bench-growth
-bench-growth: venv ## Measure with a million tasks waiting or delayed, many queues, lost workers (6 minutes)
+bench-growth: venv ## Measure with a million tasks waiting or delayed, many queues, lost workers, a cluster (7 minutes)
 	@$(PY) -m benchmarks.growth $(ARGS)
 
 # Where the tests are that other servers must pass as well, and other Pythons; continuous integration looks at a part of them.

@@ -120,7 +120,13 @@ def _waiting(kept: Kept) -> tuple[Aim, ...]:
         Aim("idle start, p99, last of ten queues", last[1], 4, "ms", at_least=False),
         Aim("result seen by a waiting caller, p50", seen, 1.5, "ms", at_least=False),
         Aim("idle worker on ten queues", kept.of("bench", "idle", "worker"), 1, "% of a core", at_least=False),
-        Aim("idle worker on ten queues", kept.of("bench", "idle", "commands sent"), 15, "commands/s", at_least=False),
+        Aim(
+            "idle worker on ten queues",
+            kept.of("bench", "idle", "exchanges with the server"),
+            15,
+            "exchanges/s",
+            at_least=False,
+        ),
     )
 
 

@@ -35,12 +35,12 @@ SHARE = 0.015
 def redis(plan: Plan) -> tuple[Figure, ...]:
     """µs per task that the server spends in each command, for a submit and for a drain."""
     with stage.server() as server:
-        stage.attach(server.url, keep_succeeded=plan.tasks)
+        stage.attach(server.url)
         one_by_one(10)
         singles = plan.tasks // 10
         single = spent("submit, one by one", singles, lambda: one_by_one(singles))
         bulk = spent("submit, bulk", plan.tasks, lambda: in_bulk(plan.tasks))
-        with stage.worker(server.url, settings={"keep_succeeded": plan.tasks}):
+        with stage.worker(server.url):
             stage.until(lambda: stage.succeeded(noop_async.name) >= plan.tasks + singles + 10)
             app.store.control.pause("default")
             in_bulk(plan.tasks)
@@ -119,7 +119,7 @@ def worker(plan: Plan) -> tuple[Figure, ...]:
     logging.getLogger("dtq").setLevel(logging.ERROR)
     for name, task in (("async", noop_async), ("threads", noop_sync)):
         with stage.server() as server:
-            settings = Settings(redis_url=server.url, worker_concurrency=200, max_queue_depth=0)
+            settings = Settings(redis_url=server.url, worker_concurrency=200, max_queue_depth=stage.MOST_WAITING)
             app.configure(settings)
             app.store.control.pause("default")
             stage.fill(task.name, plan.tasks)

@@ -14,6 +14,7 @@ from statistics import quantiles
 
 from benchmarks import machine, run, stage
 from benchmarks.figures import Figure
+from benchmarks.limit import Bare
 from benchmarks.peers.places import FOLDER, PEERS, Peer, PeerFailed, installed
 from benchmarks.run import Plan
 from benchmarks.tasks import app
@@ -23,6 +24,7 @@ DRAIN_S = 12.0
 
 START_S = 30.0
 WEIGHED = 10_000
+BARE = 5_000
 SIZES = (40, 300)
 BRACKETS = len('{"a":1,"b":""}')
 
@@ -77,10 +79,11 @@ def weights(peer: Peer, kind: str, *, bulk: bool) -> list[Figure]:
 
 def drains(peer: Peer, plan: Plan, kind: str, *, bulk: bool) -> list[Figure]:
     """Tasks per second of one worker that finds all of them waiting, and what they cost."""
-    runs = [drain(peer, plan, kind, bulk=bulk) for _ in range(plan.runs)]
-    rates, workers, servers, memory = zip(*runs, strict=True)
+    bare = Bare(peer.url)
+    runs = [(bare.loop(BARE), *drain(peer, plan, kind, bulk=bulk)) for _ in range(plan.runs)]
+    limits, rates, workers, servers, memory = zip(*runs, strict=True)
     return [
-        Figure(f"drain {kind}", "tasks/s", rates),
+        Figure(f"drain {kind}", "tasks/s", rates, limits),
         Figure(f"drain {kind}, worker", "µs of CPU per task", workers),
         Figure(f"drain {kind}, server", "µs of CPU per task", servers),
         Figure(f"drain {kind}, worker's memory", "MiB", memory),

@@ -27,10 +27,10 @@ def drain(plan: Plan) -> tuple[Figure, ...]:
     """One worker process at concurrency 200, for each kind of handler."""
     figures: list[Figure] = []
     with stage.server() as server:
-        stage.attach(server.url, keep_succeeded=plan.tasks)
+        stage.attach(server.url)
         bare = Bare(server.url)
         for name, task in KINDS.items():
-            with stage.worker(server.url, settings={"keep_succeeded": plan.tasks}) as process:
+            with stage.worker(server.url) as process:
                 drained(task, plan.tasks // 10, process.pid)
                 limits = [bare.loop(plan.tasks) for _ in range(plan.runs)]
                 runs = [drained(task, plan.tasks, process.pid) for _ in range(plan.runs)]
@@ -54,7 +54,7 @@ def two_workers(plan: Plan) -> tuple[Figure, ...]:
     one: list[float] = []
     two: list[float] = []
     with stage.server() as server, ExitStack() as second:
-        stage.attach(server.url, keep_succeeded=plan.tasks)
+        stage.attach(server.url)
         with stage.worker(server.url) as first:
             for rates, processes in ((one, 1), (two, 2)):
                 if processes == 2:

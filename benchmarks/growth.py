@@ -1,4 +1,4 @@
-"""What becomes of dtq as it holds more: `make bench-growth`, about six minutes and a gigabyte of memory.
+"""What becomes of dtq as it holds more: `make bench-growth`, about seven minutes and a gigabyte of memory.
 
 `--tasks` is how many wait, or are delayed; of dead letters there are a tenth. Each time the same drain is measured with
 little around and with much.

@@ -45,7 +45,11 @@ def measure(plan: Plan) -> tuple[Figure, ...]:
     hellos, singles, batches = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder, stage.server() as server:
         (Path(folder) / "hello.py").write_text(HELLO)
-        environ = {"DTQ_REDIS_URL": server.url, "DTQ_API_KEYS": f"bench:submit:{KEY}", "DTQ_MAX_QUEUE_DEPTH": "0"}
+        environ = {
+            "DTQ_REDIS_URL": server.url,
+            "DTQ_API_KEYS": f"bench:submit:{KEY}",
+            "DTQ_MAX_QUEUE_DEPTH": str(stage.MOST_WAITING),
+        }
         with web(folder, environ, "hello:app") as hello, web(folder, environ, "webapp:create_app()") as dtq:
             for _ in range(plan.runs):
                 hellos.append(rate(hello, "/", SINGLE, plan.tasks))

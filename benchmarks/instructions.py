@@ -35,7 +35,7 @@ def instructions(_plan: Plan) -> tuple[Figure, ...]:
         stage.attach(server.url)
         for name, (tasks, work) in paths().items():
             total, groups = server.during(work)
-            found.append(Figure(name, "instructions per task", (total / tasks,)))
+            found.append(Figure(f"{name}: in all", "instructions per task", (total / tasks,)))
             found += [Figure(f"{name}: {group}", "instructions per task", (part / tasks,)) for group, part in groups]
         app.close()
     return tuple(found)

@@ -22,6 +22,7 @@ FIGURES = re.compile(r"(<!-- figures: (\w+) (\w+) -->\n)(?:.*?)(<!-- end -->)", 
 # What the comparison shows of each system: the figure, the head of its column, whether less is better, its chart.
 COLUMNS: tuple[tuple[str, str, bool, str], ...] = (
     ("drain async", "drain, async handlers, tasks/s", False, "drain-async"),
+    ("bare", "of the bare loop beside it, %", False, ""),
     ("drain sync", "drain, sync handlers, tasks/s", False, "drain-sync"),
     ("submit single", "submit, one by one, tasks/s", False, "submit-single"),
     ("submit bulk", "submit, many, tasks/s", False, "submit-bulk"),
@@ -53,7 +54,9 @@ def write_pages() -> None:
 
 def page(kept: dict[str, Results | None]) -> str:
     """docs/benchmarks.md."""
-    parts = [wording.HEAD, machines(kept.values()), *reached(aims(Kept(**kept)))]
+    others = max((part.others for results in kept.values() if results for part in results.parts), default=0.0)
+    disturbed = [wording.DISTURBED.format(others=others)] if others > wording.QUIET else []
+    parts = [wording.HEAD, machines(kept.values()), *disturbed, *reached(aims(Kept(**kept)))]
     if peers := kept["peers"]:
         parts += compared(peers)
     parts.append(wording.OURS)
@@ -134,6 +137,9 @@ def row_name(part: Part) -> str:
 
 def value_of(part: Part, name: str) -> float | None:
     """A column's value; what a drain cost is that of async handlers, of sync ones where there are no others."""
+    if name == "bare":
+        drain = part.get("drain async") or part.get("drain sync")
+        return drain.ratio * 100 if drain and drain.ratio else None
     if name in OF_A_DRAIN:
         figures = [part.get(f"drain {kind}, {OF_A_DRAIN[name]}") for kind in ("async", "sync")]
         return next((figure.median for figure in figures if figure), None)
@@ -180,13 +186,27 @@ def body(part: Part) -> str:
     """The circumstances and the figures of a part, or why there are none."""
     if part.failure:
         return f"Not measured: {part.failure}"
+    is_crossed = all(": " in figure.name for figure in part.figures)
+    return f"{circumstances((part,))}\n\n{crossed(part) if is_crossed else listed(part)}"
+
+
+def listed(part: Part) -> str:
+    """A part's figures, a line each."""
     rows = [row(figure) for figure in part.figures]
     heads: tuple[str, ...] = ("", "median", "least", "most", wording.BESIDE.get(part.name, ""))
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
-    if part.runs == 1 or all(len(figure.runs) == 1 for figure in part.figures):
+    if all(len(figure.runs) == 1 for figure in part.figures):
         heads, rows = ("", "measured", *heads[4:]), [(row[0], row[1], *row[4:]) for row in rows]
-    return f"{circumstances((part,))}\n\n{table(heads, rows)}"
+    return table(heads, rows)
+
+
+def crossed(part: Part) -> str:
+    """Figures named “column: row” as one table of their medians."""
+    found = {tuple(figure.name.split(": ", 1)): figure.median for figure in part.figures}
+    columns, lines = (list(dict.fromkeys(name[at] for name in found)) for at in (0, 1))
+    rows = [(line, *(shown(found.get((column, line))) for column in columns)) for line in lines]
+    return table((part.figures[0].unit, *columns), rows)
 
 
 def row(figure: Figure) -> tuple[str, ...]:

@@ -23,8 +23,9 @@ def promotion(plan: Plan) -> tuple[Figure, ...]:
         stage.fill(noop_async.name, count, queue=BACKLOG, delay_ms=1)
         lock, client = app.store.keys.leader(), app.connection.client
         shortest, latest, holders = LOCK_MS, 0.0, set[bytes]()
-        began = time.monotonic()
         with stage.worker(server.url, concurrency=10):
+            # What was promoted until the worker was seen to be ready does not count.
+            began, left = time.monotonic(), app.store.inspect.queue(BACKLOG).delayed
             while app.store.inspect.queue(BACKLOG).delayed:
                 before = time.monotonic()
                 clock.options(delay=0.5).submit().result(timeout=60)
@@ -33,10 +34,12 @@ def promotion(plan: Plan) -> tuple[Figure, ...]:
                 holders.add(client.get(lock))
             seconds = time.monotonic() - began
         app.close()
+    if left < count // 2:
+        raise RuntimeError(f"of {count} tasks only {left} were left when it began: take more of them")
     if len(holders) > 1 or shortest <= 0:
         raise RuntimeError(f"the leader's lock was lost: {len(holders)} held it, {shortest} ms were left at least")
     return (
-        Figure("promotion", "tasks/s", (count / seconds,)),
+        Figure("promotion", "tasks/s", (left / seconds,)),
         Figure("least that was left of the leader's lock", f"ms of {LOCK_MS}", (shortest,)),
         Figure("most that a delayed task of another queue was late", "s", (latest,)),
     )

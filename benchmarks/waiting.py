@@ -14,7 +14,7 @@ BANDS = 10
 LAST = stage.QUEUES[-1]
 PAUSE_S = 0.005
 FEW = 10_000
-LOOKS = 4
+LOOKS = 3
 
 
 class Delays(NamedTuple):
@@ -74,27 +74,27 @@ def idle(plan: Plan) -> tuple[Figure, ...]:
             memory = machine.rss_mib(process.pid)
             runs = [idled(process.pid, seconds) for _ in range(plan.runs)]
         app.close()
-    worker, served, sent, commands = zip(*runs, strict=True)
+    worker, served, exchanges, commands = zip(*runs, strict=True)
     return (
         Figure("worker", "% of a core", worker),
         Figure("server", "% of a core", served),
-        Figure("commands sent", "1/s", sent),
+        Figure("exchanges with the server", "1/s", exchanges),
         Figure("commands, those in scripts too", "1/s", commands),
         Figure("worker's memory", "MiB", (memory,)),
     )
 
 
 def idled(pid: int, seconds: float) -> tuple[float, float, float, float]:
-    """Percent of a core of the worker and of the server; commands per second, those sent and those run."""
+    """Percent of a core of the worker and of the server; exchanges and commands per second."""
     before = used(pid)
     time.sleep(seconds)
-    worker, server, sent, commands = (now - then for now, then in zip(used(pid), before, strict=True))
-    return worker / seconds * 100, server / seconds * 100, sent / seconds, (commands - LOOKS) / seconds
+    worker, server, exchanges, commands = (now - then for now, then in zip(used(pid), before, strict=True))
+    return worker / seconds * 100, server / seconds * 100, (exchanges - LOOKS) / seconds, (commands - LOOKS) / seconds
 
 
 def used(pid: int) -> tuple[float, float, int, int]:
-    """What a worker and its server have used so far; the looks themselves are among the commands run."""
-    return machine.cpu_s(pid), stage.server_cpu_s(), stage.sent(), sum(stage.commands().values())
+    """What a worker and its server have used so far; the looks themselves are among them."""
+    return machine.cpu_s(pid), stage.server_cpu_s(), stage.exchanges(), sum(stage.commands().values())
 
 
 def memory(plan: Plan) -> tuple[Figure, ...]:

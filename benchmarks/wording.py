@@ -17,6 +17,10 @@ measured in one run with dtq. Where the time goes is told in [performance.md](pe
 
 Measured on"""
 
+DISTURBED = """**Some of these figures were taken while other processes and machines used up to {others:.0%} of this
+machine. They show that the tools work, and at best how things compare; they do not show how fast anything is. Each
+part says how it was.**"""
+
 AIMS = """## What is aimed at, and what came out
 
 A bound in tasks per second is for a machine of two cores like this one. Others are ratios within one run, which
@@ -27,7 +31,9 @@ PEERS = """## Beside other task queues
 One worker process each, handlers that do nothing, results kept, an embedded Valkey of its own without persistence,
 payloads of 40 bytes. A drain is timed from its first task on, when the worker is up, by what the handlers note; CPU
 and memory of a worker are those of all its processes. All are installed by `make bench-peers` in their newest
-release. What a drain cost is shown for async handlers, and for sync ones where there are no others."""
+release. What a drain cost is shown for async handlers, and for sync ones where there are no others. They are
+measured one after the other; so that a machine that drifts meanwhile is noticed, a bare loop of scripts runs before
+each drain."""
 
 AHEAD = """### Where others are ahead
 
@@ -47,8 +53,9 @@ FOOT = """## Measuring yourself
 | --- | --- | --- |
 | `make bench` | submit, drain, two workers, idle start, idling, memory, append-only file | 3 min |
 | `make bench-peers` | other task queues beside dtq (installs them into build/peers) | 15 min |
-| `make bench-growth` | a million waiting or delayed tasks, many queues, dead letters, lost workers | 5 min |
+| `make bench-growth` | a million waiting or delayed tasks, many queues, dead letters, lost workers, a cluster | 7 min |
 | `make bench-http` | submits over HTTP beside a Flask hello-world | 1 min |
+| `make bench-anatomy` | where the time of a task goes, for [performance.md](performance.md) (needs valgrind) | 1 min |
 
 All take `ARGS="--runs 3 --tasks 20000 --only drain,start"`; with `--save` the figures are kept in
 benchmarks/results and this page is written anew, part by part, so that a single part can be measured again. Nothing

@@ -13,7 +13,7 @@ SETTINGS = "concurrency 200, all else by default; many: submit_many"
 KINDS = ("async", "sync")
 CONCURRENCY = 200
 
-app = Dtq(Settings(redis_url=os.environ["BENCH_URL"], worker_concurrency=CONCURRENCY, max_queue_depth=0))
+app = Dtq(Settings(redis_url=os.environ["BENCH_URL"], worker_concurrency=CONCURRENCY))
 
 
 @app.task("noop.async")
