@@ -8,6 +8,7 @@ asked in a way of its own. Installed are they into build/peers, each into an env
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -25,6 +26,8 @@ DRAIN_S = 12.0
 START_S = 30.0
 WEIGHED = 10_000
 BARE = 5_000
+CALL = 500
+"""What peers that have a call for many are given at once: so many tasks, or a multiple."""
 SIZES = (40, 300)
 BRACKETS = len('{"a":1,"b":""}')
 
@@ -32,6 +35,7 @@ BRACKETS = len('{"a":1,"b":""}')
 def measure(name: str, plan: Plan) -> tuple[tuple[Figure, ...], dict[str, str]]:
     """All figures of one peer. Raises PeerFailed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
+    plan = replace(plan, tasks=plan.tasks // CALL * CALL)
     with tempfile.TemporaryDirectory() as folder, stage.server() as server:
         stage.attach(server.url)
         try:

@@ -12,7 +12,7 @@ FULL = 10_000_000
 PART = 100_000
 MOST_WAITING = 200_000
 MOST_S = 240.0
-NEAR = 1.03
+NEAR = 1.05
 
 
 def back(plan: Plan) -> tuple[Figure, ...]:

@@ -12,6 +12,9 @@ from benchmarks import machine
 from benchmarks.figures import Figure, Machine, Part, keep, load
 from benchmarks.report import write_pages
 
+LEAST = 500
+"""Fewer tasks than this take no time that could be measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -38,6 +41,8 @@ def main(kind: str, about: str, parts: Mapping[str, Measure], tasks: int, full: 
         parser.add_argument("--full", action="store_true", help=full)
     options = parser.parse_args()
     chosen = [name for name in options.only.split(",") if name] or list(parts)
+    if options.runs < 1 or options.tasks < LEAST:
+        parser.error(f"--runs must be at least 1, and --tasks at least {LEAST}.")
     if unknown := set(chosen) - parts.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}: there are {', '.join(parts)}.")
     plan = Plan(options.runs, options.tasks, full=bool(full and options.full))
@@ -74,7 +79,7 @@ def measured(name: str, measure: Measure, plan: Plan, at_start: float) -> Part:
         commit=machine.commit(),
         load=at_start,
         others=others.share,
-        runs=plan.runs,
+        runs=max((len(figure.runs) for figure in figures), default=0),
         tasks=plan.tasks,
         figures=figures,
         notes=notes,
