@@ -11,13 +11,14 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import common_with_handlers
-from dtq_engine.cli.plan import Plan, leave
+from dtq_engine.cli.plan import Plan
 from dtq_engine.cli.reload import MISSING, Reloader, can_reload
 from dtq_engine.cli.worker import reload_dirs, with_options
 from dtq_engine.config import Settings
 from dtq_engine.embedded import EmbeddedValkey, earlier_port, is_free, url_of
 from dtq_engine.engine import load_app
 from dtq_engine.errors import ConfigurationError
+from dtq_engine.stdio import leave
 
 FOLDER = Path(".dtq")
 

@@ -1,12 +1,8 @@
 """What worker `dtq worker` and `dtq dev` are to run, and running it in this process."""
 
 import dataclasses
-import os
 import shlex
-import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
@@ -107,11 +103,3 @@ def introduction(app: Dtq, settings: Settings) -> str:
         "Ctrl-C ends it.",
     ]
     return "\n".join(lines)
-
-
-def leave(code: int) -> NoReturn:
-    """End the process now: a handler that still sits in a thread does not hold it up."""
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)

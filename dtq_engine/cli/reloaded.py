@@ -15,11 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from dtq_engine.cli.plan import Imported, Plan, leave
+from dtq_engine.cli.plan import Imported, Plan
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError, DtqError
 from dtq_engine.logs import configure as log_as
 from dtq_engine.shapes import sentence
+from dtq_engine.stdio import leave
 from dtq_engine.worker.process import EXIT_MISCONFIGURED
 from dtq_engine.worker.signals import EXIT_INTERRUPTED
 

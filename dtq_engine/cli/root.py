@@ -31,6 +31,7 @@ from dtq_engine.cli.worker import worker
 from dtq_engine.cli.workers import workers
 from dtq_engine.harmless import safe
 from dtq_engine.shapes import ErrorShape, FailureShape
+from dtq_engine.stdio import open_what_is_closed
 
 OK, BAD_ANSWER, CANNOT, INTERRUPTED = 0, 1, 2, 130
 
@@ -102,7 +103,7 @@ for _command in (*_TASKS, *_QUEUES, *_DEPLOYMENT, *_PROCESSES):
 
 def main() -> None:
     """Run the command line with the arguments of this process, and exit."""
-    _open_what_is_closed()
+    open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is shown as an escape: never an error over a tick or a name.
         if isinstance(stream, TextIOWrapper):
@@ -121,15 +122,6 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         console.warn(safe(f"reading or writing failed, and what was done before stays done: {_cause(error)}."))
         return _cut_off(CANNOT)
-
-
-def _open_what_is_closed() -> None:
-    """Let nothing else, such as the connection to Redis, take the place of a standard stream that is closed."""
-    while (place := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free
-        pass
-    os.close(place)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _run(console: Console, arguments: Sequence[str]) -> int:

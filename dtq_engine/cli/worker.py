@@ -9,11 +9,12 @@ import click
 
 from dtq_engine.cli.console import Console
 from dtq_engine.cli.options import common_with_handlers
-from dtq_engine.cli.plan import Plan, leave
+from dtq_engine.cli.plan import Plan
 from dtq_engine.cli.reload import MISSING, Reloader, can_reload
 from dtq_engine.config import SETTINGS, Settings, problem
 from dtq_engine.engine import load_app
 from dtq_engine.errors import ConfigurationError
+from dtq_engine.stdio import leave
 from dtq_engine.worker.process import supervise
 
 reload_dirs = click.option(

@@ -1,7 +1,6 @@
 """A worker process: settings from the environment, sentences instead of tracebacks, and an exit that nothing delays."""
 
 import gc
-import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -10,6 +9,7 @@ from dtq_engine import logs
 from dtq_engine.config import Settings
 from dtq_engine.engine import Dtq, load_app
 from dtq_engine.errors import ConfigurationError, DtqError, HookFailed
+from dtq_engine.stdio import leave, open_what_is_closed
 from dtq_engine.worker.signals import EXIT_INTERRUPTED
 from dtq_engine.worker.worker import Worker
 
@@ -70,6 +70,7 @@ def run_to_exit(work: Callable[[], int]) -> NoReturn:
 
     1 for HookFailed: what the hook of the app needs may be there when a supervisor tries again.
     """
+    open_what_is_closed()
     try:
         code = work()
     except ConfigurationError as error:
@@ -80,7 +81,4 @@ def run_to_exit(work: Callable[[], int]) -> NoReturn:
         code = EXIT_HOOK_FAILED if isinstance(error, HookFailed) else EXIT_MISCONFIGURED
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Not sys.exit: a handler that still sleeps in a thread of its own would keep the process alive.
-    os._exit(code)
+    leave(code)

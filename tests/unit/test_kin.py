@@ -18,8 +18,9 @@ import subprocess, sys, time
 from tests.support.kin import kin_end_with_this_process
 
 with kin_end_with_this_process():
-    started = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], start_new_session=True)
-    print(started.pid, flush=True)
+    command = ["sh", "-c", "sleep 60 & echo $!; wait"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, text=True)
+    print(f"{started.pid} {started.stdout.readline()}", end="", flush=True)
     if sys.argv[1] == "wait":
         time.sleep(60)
 """
@@ -41,7 +42,7 @@ def owner(how: str) -> "subprocess.Popen[str]":
 def pids_of(owner: "subprocess.Popen[str]", grips: Grips) -> list[int]:
     """The two that it has started, of which one started the other."""
     assert owner.stdout is not None
-    pids = [int(owner.stdout.readline()) for _ in range(2)]
+    pids = [int(each) for each in owner.stdout.readline().split()]
     for pid in pids:
         grips.take(pid)
     return pids

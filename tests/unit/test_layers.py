@@ -14,7 +14,7 @@ LAYERS = (
     {"errors", "model", "kinds", "config", "consistency", "credentials", "crash"},
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
     | {"branches", "copies", "instants", "report_shapes", "tree_shapes"}
-    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "strict", "words"},
+    | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "stdio", "strict", "words"},
     {"addresses", "cluster", "links", "refusals", "subscription", "connection", "linker", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}

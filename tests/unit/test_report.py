@@ -85,6 +85,7 @@ def test_what_did_not_arrive_is_said_again_and_what_arrived_is_not() -> None:
     assert messages(of) == [b"b"]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_copy_of_the_process_says_nothing_but_does_not_hang() -> None:
     book = Book(Bounds(lines=10, line_bytes=1_000, all_bytes=10_000))
     of = report(book=book)

@@ -328,6 +328,25 @@ def test_the_command_line_starts_as_many_as_it_is_told_and_marks_json_lines(
     assert {line.get("process") for line in lines} == {None, "1", "2"}
 
 
+CLOSED = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+
+
+@pytest.mark.drains
+def test_without_standard_streams_workers_run_and_no_connection_takes_their_places(
+    app: Dtq, quick: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.py").write_text(HEADER + JOBS)
+    environ = environ_of(replace(quick, worker_processes=2)) | {"DTQ_TASKS": "jobs:app", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CLOSED, str(ROOT / "worker_main.py")]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ) as process:
+        wait_until(lambda: len(app.store.workers.list()) == 2, 30)
+        for pid in (process.pid, *children_of(process.pid)):
+            assert {str(Path(f"/proc/{pid}/fd/{place}").readlink()) for place in (0, 1, 2)} == {"/dev/null"}
+        assert app.named("pid").submit().result(timeout=5) in children_of(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+
+
 @pytest.mark.drains
 def test_a_single_worker_has_no_supervisor(app: Dtq, spawn: Callable[..., WorkerProcess]) -> None:
     process = spawn(JOBS, worker_processes=1)
