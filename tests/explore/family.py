@@ -69,6 +69,11 @@ def waits_in_vain(promises: Promises) -> bool:
     return bool(tasks) and (any(queue.is_damaged for queue in queues) or any(map(has_lost_parents, tasks)))
 
 
+def may_be_through(known: Known) -> bool:
+    """Whether a task has run with a parent's failure, and waits no more though that parent lives again."""
+    return any(parent.run_anyway and known.kin[parent.id].lives for parent in known.task.after)
+
+
 def waits_again(promises: Promises, known: Known) -> bool:
     """Whether a task that is requeued has yet to hear of a parent."""
     return any(fate not in FINAL for fate in fates(promises, known).values())

@@ -7,7 +7,7 @@ from dtq_engine.errors import DtqError, IdempotencyConflict, InvalidTransition, 
 from dtq_engine.model import CancelOutcome, TaskStatus
 from tests.explore import absorbing
 from tests.explore.calls.base import Place, Seen
-from tests.explore.family import fates, is_doomed, is_unsure, waits_again
+from tests.explore.family import fates, is_doomed, is_unsure, may_be_through, waits_again
 from tests.explore.promises import Key, Known, Promises, expect
 from tests.explore.snapshot import SCHEDULES
 
@@ -117,7 +117,7 @@ class RequeueTask:
             promises.keys.setdefault(known.task.idempotency_key, Key(self.task_id, None, b""))
         waits = known.kin and waits_again(promises, known)
         promises.allow(self.task_id, TaskStatus.BLOCKED if waits else TaskStatus.QUEUED)
-        if is_unsure(promises, known):
+        if is_unsure(promises, known) or may_be_through(known):
             promises.allow(self.task_id, TaskStatus.BLOCKED, TaskStatus.QUEUED)
         promises.count(known.task, "requeued")
         promises.events["TASK_QUEUED"] += 1
