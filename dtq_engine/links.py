@@ -1,5 +1,6 @@
 """One exchange with the server, at the border to redis-py: a command goes out, and what became of it is known."""
 
+import socket
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -23,7 +24,10 @@ REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 """Answers that are final although redis-py counts some of them among the errors of connections."""
 
 FRESH_S = 0.1
-"""For how long after its use a connection is taken for open: to look at it lets all other threads go first."""
+"""For how long after its use a connection surely has nothing left to say."""
+
+ESTABLISHED = b"\x01"
+"""What Linux says of a connection that neither side has closed (TCP_ESTABLISHED in its tcp_states.h)."""
 
 BROKEN = (redis.RedisError, RedisClusterException, OSError)
 """All that redis-py raises when it cannot go on."""
@@ -114,7 +118,8 @@ class PoolLink:
             with suppress(IndexError):  # another thread may have been quicker
                 connection, used_at = self._idle.pop()
                 # To look at one that is closed would open it, which can take its time.
-                if connection.is_connected and (time.monotonic() - used_at < FRESH_S or _is_quiet(connection)):
+                is_fresh = time.monotonic() - used_at < FRESH_S and _is_established(connection)
+                if is_fresh or (connection.is_connected and _is_quiet(connection)):
                     return connection
                 # It was closed meanwhile, or the pool was: the pool opens another one.
                 connection.disconnect()
@@ -158,6 +163,15 @@ class PoolLink:
     def close(self) -> None:
         """As `Link.close`."""
         self._pool.disconnect()
+
+
+def _is_established(connection: Any) -> bool:
+    """Whether a connection is open, if this can be seen at once: to ask it for more lets all other threads go first."""
+    option: int | None = getattr(socket, "TCP_INFO", None)
+    try:
+        return option is not None and connection._sock.getsockopt(socket.IPPROTO_TCP, option, 1) == ESTABLISHED  # noqa: SLF001
+    except (OSError, AttributeError):
+        return False  # no TCP, or closed by now
 
 
 def _is_quiet(connection: Any) -> bool:

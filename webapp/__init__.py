@@ -33,6 +33,8 @@ def create_app(app: Dtq | None = None, settings: Settings | None = None) -> Flas
     settings = settings or app.settings
     flask = Flask("webapp", static_folder=None)
     flask.json.sort_keys = False  # type: ignore[attr-defined]
+    # Werkzeug would lead from // to / by a full address, and behind a proxy that it is not told of, to one without TLS.
+    flask.url_map.merge_slashes = False
     flask.config["MAX_CONTENT_LENGTH"] = BODY_MAX_BYTES
     flask.extensions["dtq"] = here = Web.over(app, settings)
     tell(here.stopping)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -76,8 +77,9 @@ def test_in_a_crowd_too_everybody_is_told_within_two_seconds_that_redis_is_away(
     assert max(took) < 2.8
 
 
-def test_a_connection_that_was_closed_while_nobody_used_it_is_not_used(settings, client, monkeypatch):
-    monkeypatch.setattr("dtq_engine.links.FRESH_S", 0)
+@pytest.mark.parametrize("fresh_s", [0, 60])
+def test_a_connection_that_was_closed_while_nobody_used_it_is_not_used(settings, client, monkeypatch, fresh_s):
+    monkeypatch.setattr("dtq_engine.links.FRESH_S", fresh_s)
     connection = connect(settings)
     mine = connection.call("CLIENT", "ID")
     client.client_kill_filter(_id=mine)
@@ -85,6 +87,7 @@ def test_a_connection_that_was_closed_while_nobody_used_it_is_not_used(settings,
     connection.close()
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux says of a connection what it is")
 def test_a_connection_that_was_just_used_is_not_looked_at(settings, monkeypatch):
     monkeypatch.setattr("dtq_engine.links.FRESH_S", 60)
     connection = connect(settings)

@@ -50,7 +50,16 @@ def test_a_fault_of_the_web_process_is_a_problem_without_a_traceback(make_web, m
     assert "ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("PUT", "/api/v1/tasks", 405), ("GET", "/api/v2/tasks", 404)])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/api/v1/tasks", 405),
+        ("GET", "/api/v2/tasks", 404),
+        # A redirect would be followed with the key, perhaps to an address without TLS.
+        ("GET", "/api/v1//tasks", 404),
+        ("POST", "/api//v1/tasks", 404),
+    ],
+)
 def test_what_is_not_there_is_a_problem_too(api, method, path, status):
     answer = api.open(path, method=method)
     assert (answer.status_code, answer.mimetype) == (status, "application/problem+json")
