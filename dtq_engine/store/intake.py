@@ -26,7 +26,7 @@ class Parcel:
     """Tasks of one queue, at most 500, that are ready to be sent in one call."""
 
     queue: str
-    ids: Sequence[str]
+    tasks: Sequence[NewTask]
     script: str
     args: Sequence[str | bytes | int]
 
@@ -66,7 +66,7 @@ class Intake:
         for task in tasks:
             args += encode_new(task, _fingerprint(task))
         script = "submit" if any(map(_is_tied, tasks)) else scripts.PLAIN
-        return Parcel(queue, [task.id for task in tasks], script, args)
+        return Parcel(queue, tasks, script, args)
 
     def send(self, parcel: Parcel) -> list[Receipt]:
         """Accept the tasks of a parcel; as `submit`."""
@@ -83,7 +83,8 @@ class Intake:
                 reply = self._base.run(script, queue, "1", *args, patience=patience)
         except RedisUnavailable as error:
             if error.may_have_run:
-                raise SubmitUncertain(parcel.ids[0], parcel.ids[1:]) from error
+                first, *others = (task.id for task in parcel.tasks)
+                raise SubmitUncertain(first, others) from error
             raise
         return [_receipt(queue, *reply[at : at + 3]) for at in range(0, len(reply), 3)]
 

@@ -11,7 +11,7 @@ from dtq_engine.errors import ResultNotReady
 from dtq_engine.model import NewTask, Receipt, Task, TaskStatus
 from dtq_engine.store import Store
 from dtq_engine.store.base import Base
-from dtq_engine.store.intake import Intake
+from dtq_engine.store.intake import Intake, Parcel
 from dtq_engine.store.workers import Workers
 from dtq_engine.testing.clock import Clock
 from dtq_engine.testing.run import is_within_run
@@ -55,6 +55,12 @@ class _Intake(Intake):
         self._clock.cover(self._store, {task.queue for task in tasks})
         receipts = super().submit(tasks)
         self._accepted(tasks, receipts)
+        return receipts
+
+    def send(self, parcel: Parcel) -> list[Receipt]:
+        self._clock.cover(self._store, {parcel.queue})
+        receipts = super().send(parcel)
+        self._accepted(parcel.tasks, receipts)
         return receipts
 
 

@@ -124,6 +124,18 @@ def test_only_what_was_accepted_counts(dtq, dtq_app, mail):
     assert [each.arguments["to"] for each in dtq.submitted()] == ["ann@example.com", "b@example.com"]
 
 
+def test_tasks_that_go_in_several_calls_count_one_by_one_at_the_time_of_the_test(dtq, dtq_app, mail, monkeypatch):
+    monkeypatch.setattr("dtq_engine.submission.TASKS_PER_CALL", 2)
+    dtq.advance(3600)
+    many = [mail.options(queue="never-seen", delay=60).prepare(f"{number}@example.com") for number in range(5)]
+    handles = dtq_app.submit_many(many)
+    dtq.assert_submitted(mail, times=5)
+    assert dtq.run_all() == []
+    dtq.advance(60)
+    assert len(dtq.run_all()) == 5
+    assert all(handle.status().is_final for handle in handles)
+
+
 def test_clear_forgets_the_tasks_too(dtq, dtq_app, mail):
     handle = mail.submit("ann@example.com")
     dtq.advance(60)
