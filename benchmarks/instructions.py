@@ -18,7 +18,8 @@ from dtq_engine import new_id
 from dtq_engine.embedded import EmbeddedValkey, shipped_binary
 from dtq_engine.model import Claim, NewTask, Succeed
 
-BULK = 500
+BULK = 100
+"""As many as are done before the client takes the answer for lost and sends them again: callgrind is slow."""
 BATCH = 50
 
 FUNCTION = re.compile(r"^ *([\d,]+) \([ \d.]+%\)  (\S*?):(\S+)(?: \[(.*)\])?", re.MULTILINE)
