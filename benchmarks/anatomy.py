@@ -119,7 +119,7 @@ def worker(plan: Plan) -> tuple[Figure, ...]:
     logging.getLogger("dtq").setLevel(logging.ERROR)
     for name, task in (("async", noop_async), ("threads", noop_sync)):
         with stage.server() as server:
-            settings = Settings(redis_url=server.url, worker_concurrency=200, max_queue_depth=stage.MOST_WAITING)
+            settings = Settings(redis_url=server.url, worker_concurrency=300, max_queue_depth=stage.MOST_WAITING)
             app.configure(settings)
             app.store.control.pause("default")
             stage.fill(task.name, plan.tasks)

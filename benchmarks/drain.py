@@ -11,7 +11,8 @@ from benchmarks.limit import Bare
 from benchmarks.run import Plan
 from benchmarks.tasks import app, noop_async, noop_sync, sleep_async
 
-KINDS = {"async": noop_async, "threads": noop_sync, "sleep of 10 ms": sleep_async}
+KINDS = {"async": (noop_async, 300), "threads": (noop_sync, 300), "sleep of 10 ms": (sleep_async, 200)}
+"""Handlers, and with how many slots each is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,13 @@ class Drained:
 
 
 def drain(plan: Plan) -> tuple[Figure, ...]:
-    """One worker process at concurrency 200, for each kind of handler."""
+    """One worker process, for each kind of handler."""
     figures: list[Figure] = []
     with stage.server() as server:
         stage.attach(server.url)
         bare = Bare(server.url)
-        for name, task in KINDS.items():
-            with stage.worker(server.url) as process:
+        for name, (task, slots) in KINDS.items():
+            with stage.worker(server.url, concurrency=slots) as process:
                 drained(task, plan.tasks // 10, process.pid)
                 limits = [bare.loop(plan.tasks) for _ in range(plan.runs)]
                 runs = [drained(task, plan.tasks, process.pid) for _ in range(plan.runs)]

@@ -46,7 +46,7 @@ def attach(url: str, **settings: Any) -> None:
 @contextmanager
 def worker(
     url: str,
-    concurrency: int = 200,
+    concurrency: int = 300,
     queues: Sequence[str] = QUEUES,
     settings: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator["subprocess.Popen[bytes]"]:

@@ -99,8 +99,8 @@ BESIDE: Mapping[str, str] = {
 TEXTS: Mapping[str, str] = {
     "submit": "From one process. Bulk includes checking and encoding each task's arguments. The bare scripts write a "
     "hash of two fields and push an id, through redis-py's own client.",
-    "drain": "One worker process at concurrency 200, up and idle before the tasks are let go. The bare loop fetches "
-    "and finishes 50 ids a call, one call after the other.",
+    "drain": "One worker process with 300 slots (200 for handlers that sleep), up and idle before the tasks are let "
+    "go. The bare loop fetches and finishes 50 ids a call, one call after the other.",
     "two": "The same drain by one process and by two, on a machine whose cores the server needs as well.",
     "start": "From before the submit to the handler's first line, over a worker that serves ten queues and idles; and "
     "from the handler's return to the caller of `result()`. The bands are those of the first queue.",

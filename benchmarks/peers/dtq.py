@@ -9,9 +9,9 @@ from dtq_engine import Dtq, Settings
 from dtq_engine.worker import Worker
 
 PACKAGE = "dtq"
-SETTINGS = "concurrency 200, all else by default; many: submit_many"
+SETTINGS = "concurrency 300, all else by default; many: submit_many"
 KINDS = ("async", "sync")
-CONCURRENCY = 200
+CONCURRENCY = 300
 
 app = Dtq(Settings(redis_url=os.environ["BENCH_URL"], worker_concurrency=CONCURRENCY))
 

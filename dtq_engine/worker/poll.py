@@ -66,8 +66,9 @@ class Poll(Loop):
         self._hot = set(queues)
         self._tokens: set[str] = set()
         self._room_at: dict[str, float] = {}
-        # Half of many slots, so that Redis serves one half while the handlers of the other run.
-        self._batch = min(BATCH, inflight.slots, max(FULL_BATCH, inflight.slots // 2))
+        # A third of many slots, so that Redis always has something to do: it ends one third while the handlers of the
+        # second run and the last one is on its way.
+        self._batch = min(BATCH, inflight.slots, max(FULL_BATCH, inflight.slots // 3))
         self._unanswered: tuple[str, str, int] | None = None
         self._claiming = threading.Lock()
         self._begun = False

@@ -1,6 +1,7 @@
 """Every page without a pointer: all is reached by Tab, in reading order, in sight and with its focus seen."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -40,7 +41,8 @@ HERE = """() => {
 def walk(page, key="Tab"):
     """Press a key until the focus leaves the page: what had it, one after the other."""
     page.evaluate("document.activeElement.blur()")
-    many, walked = page.evaluate(STOPS), []
+    many = page.evaluate(STOPS)
+    walked: list[dict[str, Any]] = []
     for _ in range(many + 5):
         page.keyboard.press(key)
         here = page.evaluate(HERE)
@@ -63,7 +65,7 @@ def addresses(furnished):
 @pytest.mark.parametrize("width", [1280, 360])
 def test_tab_reaches_all_of_every_page_in_order_and_in_sight(make_page, addresses, width):
     page = make_page(viewport={"width": width, "height": 760}, reduced_motion="reduce")
-    wrong = {}
+    wrong: dict[tuple[str, str], Any] = {}
     for address in addresses:
         page.goto(address)
         for each in page.locator("main details").all():
