@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,8 +30,13 @@ SLOW = (
     "explore",
     "kit",
     "recipes",
+    "servers",
+    "store/test_cli.py",
     "store/test_feed.py",
+    "store/test_outage.py",
     "typing",
+    "unit/test_cli_program.py",
+    "unit/test_deploy_files.py",
     "web/test_events.py",
     "web/test_fuzz.py",
     "web/test_gunicorn.py",
@@ -73,6 +79,9 @@ def _plain_environment() -> None:
     """Without what chose the server, which is no setting of dtq. Not earlier: pytest's other processes read it too."""
     for name in CHOICES:
         os.environ.pop(name, None)
+    # A shell has what it runs in the background ignore Ctrl-C, and that would be inherited by all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
