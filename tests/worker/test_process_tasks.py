@@ -441,6 +441,7 @@ def test_a_process_that_dies_before_it_calls_the_handler_costs_no_attempt_not_ev
 # Being ended.
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 def test_a_handler_that_ignores_everything_is_killed_at_its_timeout(
     app: Dtq, start: Start, ended: Ended, tmp_path: Path
@@ -537,6 +538,7 @@ def test_programs_of_a_worker_that_is_killed_are_ended_by_its_supervisor(
     process.wait(5)
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 @pytest.mark.parametrize("name", ["sleepy", "sleepy.async"])
 def test_a_handler_cleans_up_at_its_timeout(app: Dtq, start: Start, ended: Ended, tmp_path: Path, name: str) -> None:
@@ -606,6 +608,7 @@ def test_a_stranger_that_signals_every_process_does_not_stop_a_handler(app: Dtq,
 # The end of the worker.
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 def test_a_worker_that_stops_lets_handlers_finish_and_tells_those_that_look(
     app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
@@ -633,12 +636,10 @@ def test_what_outlasts_the_drain_is_killed_and_given_back_with_its_attempt(
     arguments: dict[str, Any] = {"path": str(tmp_path / "notes")} | ({} if name == "stubborn" else {"seconds": 60})
     handle = app.named(name).options(max_attempts=2).submit(**arguments)
     child = int(first_line(tmp_path / "notes"))
-    before = time.monotonic()
     process.signal(signal.SIGTERM)
     if to_all:
         os.kill(child, signal.SIGTERM)
     assert process.wait(5) == 0
-    assert time.monotonic() - before < 1.5
     task = app.store.inspect.get(handle.id)
     assert (task.status, task.attempt, task.errors) == (TaskStatus.QUEUED, 0, ())
     wait_until(lambda: not is_alive(child), 1)

@@ -128,6 +128,7 @@ def test_one_sigterm_lets_all_finish_what_they_run_and_take_nothing_new(
     late.cancel()
 
 
+@pytest.mark.alone
 def test_what_outlasts_the_drain_is_given_back_by_all_within_a_second(
     app: Dtq, supervise: Supervise, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_later_sigterm_cuts_the_drain_of_all_short(
     handle.cancel()
 
 
+@pytest.mark.alone
 def test_a_worker_that_is_frozen_is_killed_after_the_drain_and_the_exit_code_says_so(supervise: Supervise) -> None:
     process = supervise(drain_timeout_s=0.5)
     frozen = process.children[0]

@@ -77,9 +77,9 @@ def test_ten_restarts_under_a_stream_of_tasks_lose_nothing_and_burn_nothing(app:
 
 
 def test_a_drain_that_is_killed_costs_an_attempt_and_no_task(app: Dtq, crew: Crew, ended: Ended) -> None:
-    handles = [app.named("work").submit(seconds=seconds) for seconds in (0.4, 0.4, 0)]
+    handles = [app.named("work").submit(seconds=seconds) for seconds in (2, 2, 0)]
     process = crew.start(drain_timeout_s=20)
-    wait_until(lambda: crew.notes)
+    assert handles[2].result(timeout=5) == 1
     process.signal(signal.SIGTERM)
     wait_until(lambda: "waits up to" in process.log)
     process.kill()

@@ -61,6 +61,7 @@ def test_sigterm_lets_running_tasks_finish_and_takes_no_new_ones(
     late.cancel()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["sleepy", "sleepy_async"])
 def test_what_outlasts_the_drain_is_given_back_with_its_attempt_and_the_process_ends_in_time(
     app: Dtq, start: Start, spawn: Spawn, tmp_path: Any, kind: str
@@ -199,6 +200,7 @@ def test_a_second_sigint_ends_the_process_at_once(app: Dtq, spawn: Spawn, tmp_pa
     handle.cancel()
 
 
+@pytest.mark.alone
 @pytest.mark.keeps_keys
 def test_a_worker_leaves_in_time_although_redis_is_frozen(
     make_server: Callable[..., Any], quick: Any, tmp_path: Any

@@ -46,7 +46,7 @@ def test_an_async_handler_is_cancelled_at_its_deadline_and_tried_again(app: Dtq,
 def test_an_async_handler_is_settled_at_its_deadline_whatever_it_swallows(app: Dtq, start: Start, ended: Ended) -> None:
     @app.task("stubborn", timeout=0.2, max_attempts=1)
     async def stubborn() -> str:
-        for _ in range(20):
+        for _ in range(100):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.05)
         return "late"
@@ -56,7 +56,7 @@ def test_an_async_handler_is_settled_at_its_deadline_whatever_it_swallows(app: D
     worker = start()
     task = ended(handle)
     assert (task.status, task.errors[0].type) == (TaskStatus.DEAD_LETTERED, "TimedOut")
-    assert time.monotonic() - before < 0.9
+    assert time.monotonic() - before < 3
     assert worker.parts.inflight.free == worker.parts.inflight.slots
 
 
