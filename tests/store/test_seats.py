@@ -50,6 +50,7 @@ def test_who_waits_while_others_are_answered_is_not_told_that_redis_is_away(sett
     connection.close()
 
 
+@pytest.mark.not_on_a_cluster("a node that is away is looked for among the others first")
 @pytest.mark.parametrize("call", CALLS)
 def test_in_a_crowd_too_everybody_is_told_within_two_seconds_that_redis_is_away(own_server, settings, call):
     connection = connect(replace(settings, redis_url=own_server.url, redis_connections=2))
@@ -87,6 +88,7 @@ def test_a_connection_that_was_closed_while_nobody_used_it_is_not_used(settings,
     connection.close()
 
 
+@pytest.mark.not_on_a_cluster("redis-py keeps the connections to its nodes")
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux says of a connection what it is")
 def test_a_connection_that_was_just_used_is_not_looked_at(settings, monkeypatch):
     monkeypatch.setattr("dtq_engine.links.FRESH_S", 60)
