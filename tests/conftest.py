@@ -41,6 +41,7 @@ SLOW = (
     "web/test_fuzz.py",
     "web/test_gunicorn.py",
     "web/test_metrics_fleet.py",
+    "web/test_pages_speed.py",
     "web/test_procfile.py",
     "web/test_serving.py",
     "worker/test_cli_dev.py",
