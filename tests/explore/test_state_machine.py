@@ -31,6 +31,8 @@ from tests.explore.world import Server
 
 ERROR = AttemptError("ValueError", "it did not work")
 BIG = b'"%s"' % (b"x" * 100)
+RESENT_MS = 100_000
+"""For so long at most is a call sent again: operators' requests are remembered for two minutes."""
 DELAYS_MS = st.sampled_from([0, 1_000, 40_000])
 ENDS: st.SearchStrategy[Transition] = st.one_of(
     st.builds(Succeed, st.sampled_from([None, b"1", BIG])),
@@ -53,6 +55,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self._server = server
         self._last: Call = Promote()
+        self._quiet_ms = 0
 
     @initialize(keep=st.sampled_from([0, 2, 1_000]), letters=st.sampled_from([1, 1_000]), dlq=st.booleans())
     def open(self, keep: int, letters: int, dlq: bool) -> None:
@@ -65,7 +68,7 @@ class QueueMachine(RuleBasedStateMachine):
         self._stage.announce(TYPES)
 
     def _send(self, call: Call) -> object:
-        self._last = call
+        self._last, self._quiet_ms = call, 0
         return self._stage.world.perform(call)
 
     @rule(
@@ -138,6 +141,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1_000, 11_000, 31_000, 61_000, 200_000]))
     def let_time_pass(self, ms: int) -> None:
         self._stage.world.perform(Advance(ms))
+        self._quiet_ms += ms
+        if self._quiet_ms > RESENT_MS:
+            self._last = Promote()
 
     @rule()
     def send_again(self) -> None:
