@@ -50,6 +50,12 @@ class Complaints:
             self.found.append(f"a request went to {request.url}")
 
 
+def unfold(page: Page) -> None:
+    """Open all that is folded on a page, but for what asks before it acts."""
+    for each in page.locator("details:not(.confirm, .pick)").all():
+        each.evaluate("each => each.open = true")
+
+
 def barriers(page: Page) -> Sequence[str]:
     """What axe finds on a page that keeps people out."""
     found: Any = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]

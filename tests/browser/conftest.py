@@ -65,6 +65,15 @@ def furnished(store: Store, clock: Clock) -> Scenery:
 
 
 @pytest.fixture
+def task_pages(furnished: Scenery) -> list[str]:
+    """The addresses of a dead and of a running task."""
+    store = furnished.store
+    letter = store.inspect.dead_letters(queue="mail", limit=1).items[0]
+    running = next(task for task in store.inspect.tasks(queue="reports").items if task.status == "running")
+    return [f"/tasks/{letter.task_id}", f"/tasks/{running.id}"]
+
+
+@pytest.fixture
 def make_page(chromium: Browser, origin: str) -> Iterator[Callable[..., Page]]:
     """Open browsers: `make_page(java_script_enabled=False)`; what their pages complain about fails the test."""
     opened: list[tuple[Any, Complaints]] = []

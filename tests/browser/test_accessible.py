@@ -3,19 +3,16 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chromium import barriers
+from tests.browser.chromium import barriers, unfold
 
 PAGES = ["/", "/tasks", "/tasks?q=nothing:x", "/dead-letters", "/queues", "/queues/images", "/workers", "/activity"]
 PAGES += ["/system", "/periodic"]
 
 
 @pytest.fixture
-def addresses(furnished):
+def addresses(task_pages):
     """All pages, those of a dead and of a running task too."""
-    store = furnished.store
-    letter = store.inspect.dead_letters(queue="mail", limit=1).items[0]
-    running = next(task for task in store.inspect.tasks(queue="reports").items if task.status == "running")
-    return [*PAGES, f"/tasks/{letter.task_id}", f"/tasks/{running.id}"]
+    return [*PAGES, *task_pages]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -24,8 +21,7 @@ def test_axe_finds_nothing_on_any_page(make_page, addresses, theme):
     found = {}
     for address in addresses:
         page.goto(address)
-        for each in page.locator("details:not(.confirm, .pick)").all():
-            each.evaluate("each => each.open = true")
+        unfold(page)
         found[address] = barriers(page)
     assert {address: each for address, each in found.items() if each} == {}
 

@@ -9,7 +9,7 @@ from dtq_engine import workflow
 from dtq_engine.limits import Declared, Limit, Numbers
 from dtq_engine.model import AttemptError, DeadLetter, NewTask, Parent, Said
 from dtq_engine.store.progress import pack_line
-from tests.browser.chromium import barriers
+from tests.browser.chromium import barriers, unfold
 from tests.store.hand import Hand
 
 EVIL = "<img src=x onerror=alert(1)> javascript:alert(2) \u202egnp.exe \x00\x1b[31m {{7*7}} %s \U0001f600 " + "W" * 300
@@ -74,7 +74,6 @@ def test_no_page_breaks_by_what_is_in_it(make_page, evil, theme):
             page.set_viewport_size({"width": width, "height": 800})
             found[address, width] = page.evaluate("document.documentElement.scrollWidth") - width
         found[address, "strange"] = page.evaluate(STRANGE)
-        for each in page.locator("details:not(.confirm, .pick)").all():
-            each.evaluate("each => each.open = true")
+        unfold(page)
         found[address, "barriers"] = barriers(page)
     assert {place: each for place, each in found.items() if each and each != 0} == {}
