@@ -46,11 +46,20 @@ def children_of(pid: int) -> list[int]:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that is dead and not yet collected does not."""
+    return _state(pid) not in "ZX"
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is there and halted by SIGSTOP."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return "X"
+    return stat.rpartition(")")[2].split()[0]
 
 
 def cpu_s(pid: int) -> float:

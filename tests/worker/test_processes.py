@@ -19,7 +19,7 @@ from dtq_engine.worker.post import HEALTHY_S, SILENT_S, Post
 from tests.support.environ import environ_of
 from tests.support.kin import Grips
 from tests.support.waiting import wait_until
-from tests.worker.processes import HEADER, ROOT, WorkerProcess, children_of, is_alive
+from tests.worker.processes import HEADER, ROOT, WorkerProcess, children_of, is_alive, is_stopped
 
 Ended = Callable[..., Task]
 Supervise = Callable[..., WorkerProcess]
@@ -46,9 +46,10 @@ def exit(code: int) -> None:
 # The second one never comes to its start.
 STARTING = f"""
 import signal
-if Path("first").exists():
+try:
+    Path("first").touch(exist_ok=False)
+except FileExistsError:
     os.kill(os.getpid(), signal.SIGSTOP)
-Path("first").touch()
 {JOBS}
 """
 
@@ -179,7 +180,7 @@ def test_a_worker_that_is_frozen_is_killed_after_the_drain_and_the_exit_code_say
 
 def test_a_worker_that_was_still_starting_is_killed_after_the_drain_and_that_is_no_failure(spawn: Spawn) -> None:
     process = spawn(STARTING, worker_processes=2, drain_timeout_s=0.5)
-    wait_until(lambda: len(process.children) == 2)
+    wait_until(lambda: any(is_stopped(child) for child in process.children))
     process.signal(signal.SIGTERM)
     assert process.wait(5) == 0
     assert "has not ended in time and is killed" in process.log
