@@ -14,7 +14,7 @@ from dtq_engine.links import BROKEN, REFUSED, Command, Link, NotSent, PoolLink, 
 FOLLOW_S = 1.9
 
 # Where a command has its (first) key, when that is not the word after its name.
-_KEY_AT = {"EVAL": 3, "EVALSHA": 3, "LMPOP": 2, "XINFO": 2}
+_KEY_AT = {"EVAL": 3, "EVALSHA": 3, "FCALL": 3, "LMPOP": 2, "XINFO": 2}
 _KEYLESS = frozenset({"COMMAND", "CONFIG", "ECHO", "INFO", "PING", "PUBLISH", "SCAN", "SCRIPT", "TIME"})
 
 

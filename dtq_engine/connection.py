@@ -17,6 +17,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -39,8 +40,20 @@ MISSED_S = 1.0
 
 UNLIMITED = 1_000_000
 LOOK_S = 0.05
+NOT_OFFERED = ("Function not found", "unknown command")
+"""How a server begins to say that it does not have a function, or none at all."""
+
 NOT_NOW = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
 NOT_NOW_PREFIXES = ("BUSY", "UNBLOCKED", "MOVED", "ASK", "NOREPLICAS", "CLUSTERDOWN", "MISCONF")
+
+
+class NotOffered(Exception):
+    """Raised when a script or function was called that the server does not have, or does not let us call.
+
+    With `may_have_run` it had it when the same was sent before.
+    """
+
+    may_have_run = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +65,17 @@ class Patience:
 
 
 class Connection:
-    """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork."""
+    """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork.
+
+    `abstains_until` is the monotonic time before which no function is called, only scripts.
+    """
 
     def __init__(self, link: Link, database: int, seats: Semaphore | None = None) -> None:
         """With `seats` for all that goes on at the same time, and so for its sockets; blocking calls take none."""
         self.database = database
         self._link = link
         self._seats = seats or Semaphore(UNLIMITED)
-        self._answered_at = self._missed_at = 0.0
+        self._answered_at = self._missed_at = self.abstains_until = 0.0
         self._closings = 0
 
     @property
@@ -82,15 +98,17 @@ class Connection:
         except NotSent as error:
             raise unavailable(error) from None
 
-    def call(self, *command: str | bytes | int | float, patience: Patience | None = None) -> Any:
+    def call(
+        self, *command: str | bytes | int | float, patience: Patience | None = None, may_have_run: bool = False
+    ) -> Any:
         """Send a command that may be sent again, until it is answered or `patience` ends.
 
-        Raises RedisUnavailable (`may_have_run` tells whether it can have been executed), MemoryFull when the
-        server has no memory for it, RedisDamaged when a key has the wrong type, and redis-py's
-        NoScriptError for an unknown script.
+        Raises RedisUnavailable (its `may_have_run` tells whether it can have been executed, as one that was sent
+        in another way before may have been), MemoryFull when the server has no memory for it, RedisDamaged when
+        a key has the wrong type, and NotOffered for a script or function that is not there.
         """
         patience = patience or Patience()
-        started, pause, may_have_run = time.monotonic(), 0.01, False
+        started, pause = time.monotonic(), 0.01
         while True:
             try:
                 return self._exchange(command, REPLY_TIMEOUT_S)
@@ -98,7 +116,7 @@ class Connection:
                 cause: Exception = error
             except ReplyLost as error:
                 cause, may_have_run = error, True
-            except RedisUnavailable as error:
+            except (NotOffered, RedisUnavailable) as error:
                 error.may_have_run = may_have_run  # what was refused this time may have been done before
                 raise
             limit = patience.sent_s if may_have_run else patience.unsent_s
@@ -156,7 +174,7 @@ class Connection:
         except NOT_NOW as error:
             raise NotSent(str(error)) from error
         except REFUSED as error:
-            raise _refused(error) from error
+            raise (NotOffered(str(error)) if _is_not_offered(command, error) else _refused(error)) from error
         except OutOfMemoryError as error:
             raise MemoryFull("Redis has reached its maxmemory: free some memory or raise the limit.") from error
         except ResponseError as error:
@@ -164,8 +182,8 @@ class Connection:
                 raise NotSent(str(error)) from error
             if str(error).startswith(("WRONGTYPE", "DAMAGED")):
                 raise damaged(error, command, self._type_of) from error
-            if isinstance(error, NoScriptError):
-                raise
+            if _is_not_offered(command, error):
+                raise NotOffered(str(error)) from error
             raise RedisRefused(
                 f"Redis refused a command of dtq ({error}): check its version and configuration."
             ) from error
@@ -192,7 +210,7 @@ class Connection:
 
     def pop(self, keys: Sequence[str]) -> str | None:
         """Pop one token from the first of these lists that has any: that key's name, else None."""
-        for group in self._groups(keys):
+        for group in _groups(keys, self.is_cluster):
             reply = self.call("LMPOP", len(group), *group, "LEFT")
             if reply:
                 return str(reply[0].decode())
@@ -200,7 +218,7 @@ class Connection:
 
     def blpop(self, keys: Sequence[str], timeout_s: float) -> str | None:
         """As `pop`, but wait up to `timeout_s` seconds (more than 0) for a token to come."""
-        groups = self._groups(keys)
+        groups = _groups(keys, self.is_cluster)
         if len(groups) > 1:
             return self._pop_patiently(keys, timeout_s)
         command = ("BLPOP", *groups[0], f"{timeout_s:.3f}")
@@ -220,14 +238,6 @@ class Connection:
             time.sleep(min(LOOK_S, left))
             if self._closings != closings:
                 raise RedisUnavailable("The connection was closed while it waited.")
-
-    def _groups(self, keys: Sequence[str]) -> list[list[str]]:
-        if not self.is_cluster:
-            return [list(keys)] if keys else []
-        by_slot: dict[int, list[str]] = {}
-        for key in keys:
-            by_slot.setdefault(key_slot(key.encode()), []).append(key)
-        return list(by_slot.values())
 
     def listen(self, channels: Sequence[str]) -> Subscription:
         """Messages of these channels, from the moment the context is entered."""
@@ -249,6 +259,22 @@ class Connection:
         """Close all sockets; who waits on one is told that Redis is unavailable."""
         self._closings += 1
         self._link.close()
+
+
+def _groups(keys: Sequence[str], is_cluster: bool) -> list[list[str]]:
+    """Those that one command may name."""
+    if not is_cluster:
+        return [list(keys)] if keys else []
+    by_slot: dict[int, list[str]] = {}
+    for key in keys:
+        by_slot.setdefault(key_slot(key.encode()), []).append(key)
+    return list(by_slot.values())
+
+
+def _is_not_offered(command: Command, error: Exception) -> bool:
+    if command[0] == "FCALL":
+        return isinstance(error, NoPermissionError) or str(error).startswith(NOT_OFFERED)
+    return isinstance(error, NoScriptError)
 
 
 def _refused(error: Exception) -> RedisUnavailable:

@@ -7,7 +7,7 @@ from dtq_engine.errors import RedisDamaged, RedisUnavailable
 Word = str | bytes | int | float
 
 MEND = "rename or delete it, then run dtq doctor --repair."
-SCRIPTED = frozenset({"EVAL", "EVALSHA"})
+SCRIPTED = frozenset({"EVAL", "EVALSHA", "FCALL"})
 
 READ_ONLY = (
     "Redis is a read-only replica: give DTQ_REDIS_URL the address of the primary, or make this server one "

@@ -28,12 +28,12 @@ local function grave()
 end
 
 -- The shared keys that an end writes to, beside the stream of the delivery.
-local needs = {}
-function needs.S() return index_key('S'), 'zset' end
-function needs.C() return index_key('C'), 'zset' end
-function needs.Y(delay) if delay > 0 then return KEY['retry:schedule'], 'zset' end end
-function needs.B() return KEY.blocked, 'zset', grave() end
-needs.D, needs.Z = grave, needs.Y
+local NEEDS = {}
+function NEEDS.S() return index_key('S'), 'zset' end
+function NEEDS.C() return index_key('C'), 'zset' end
+function NEEDS.Y(delay) if delay > 0 then return KEY['retry:schedule'], 'zset' end end
+function NEEDS.B() return KEY.blocked, 'zset', grave() end
+NEEDS.D, NEEDS.Z = grave, NEEDS.Y
 
 -- Most ends of a call are alike, so each kind is looked at once.
 local known = {}
@@ -43,7 +43,7 @@ local function is_damaged(record, ending)
   local delay = verb == 'S' and 0 or number(string.match(ending, '^%a(%d+)'))
   local kind = priority .. verb .. (delay > 0 and '+' or '')
   if known[kind] == nil then
-    known[kind] = damaged(STREAM .. priority, 'stream') ~= nil or (needs[verb] and damaged(needs[verb](delay)) ~= nil)
+    known[kind] = damaged(STREAM .. priority, 'stream') ~= nil or (NEEDS[verb] and damaged(NEEDS[verb](delay)) ~= nil)
   end
   return known[kind]
 end
@@ -58,9 +58,9 @@ for at = 3, #ARGV, 3 do
   if answer == 'FENCED' then event('TASK_FENCED', id, record) end
 end
 
-local apply = {}
+local APPLY = {}
 
-function apply.S(id, record, size, word, body)
+function APPLY.S(id, record, size, word, body)
   local late = record.x and 'cancel_came_too_late' or nil
   -- Its children get the result with the news, whether it is kept or not.
   if record.A and word == 'v' then record.news = size == '0' and {result = body} or {is_cut = true} end
@@ -71,12 +71,12 @@ function apply.S(id, record, size, word, body)
   settle(id, record, 'S', now, late, 'S', record.S, 'G', size)
 end
 
-function apply.C(id, record, _, word, body)
+function APPLY.C(id, record, _, word, body)
   keep_error(id, record, now, body)
   settle(id, record, 'C', now, word, 'm', 'cancelled')
 end
 
-function apply.D(id, record, _, word, body, summary)
+function APPLY.D(id, record, _, word, body, summary)
   keep_error(id, record, now, body)
   count(record.t, 'attempts_failed')
   die(id, record, now, word, summary)
@@ -92,7 +92,7 @@ local function wait_or_go(id, record, delay)
   if delay > 0 then park(id, KEY['retry:schedule'], 'T', now + delay, unpack(fields)) else push(id, band(record), unpack(fields)) end
 end
 
-function apply.Y(id, record, delay, word, body)
+function APPLY.Y(id, record, delay, word, body)
   keep_error(id, record, now, body)
   count(record.t, 'attempts_failed')
   count(record.t, 'retried')
@@ -100,7 +100,7 @@ function apply.Y(id, record, delay, word, body)
   event('TASK_RETRY_SCHEDULED', id, record, word)
 end
 
-function apply.Z(id, record, delay)
+function APPLY.Z(id, record, delay)
   record.a = math.max(0, number(record.a) - 1)
   wait_or_go(id, record, tonumber(delay))
 end
@@ -112,14 +112,14 @@ local function given_back(record)
   return 'j', token, 'L', execution(record)
 end
 
-function apply.L(id, record)
+function APPLY.L(id, record)
   local restarts = number(record.n) + 1
   push(id, band(record), 'n', restarts, given_back(record))
 end
 
-function apply.H(id, record) push(id, band(record), given_back(record)) end
+function APPLY.H(id, record) push(id, band(record), given_back(record)) end
 
-function apply.B(id, record, _, word)
+function APPLY.B(id, record, _, word)
   set(id, given_back(record))
   block(id, record, now, word, grace_ms)
 end
@@ -137,7 +137,7 @@ for i = 1, #records do
     if body ~= '' then keep_error(id, record, now, body) end
     settle(id, record, 'C', now, nil, 'm', 'cancelled')
   else
-    apply[verb](id, record, number, word, body, summary)
+    APPLY[verb](id, record, number, word, body, summary)
   end
 end
 flush_ended(now)

@@ -101,9 +101,10 @@ def lost_registration(stage: Stage, keys: Keys) -> str | None:
 
 
 def flushed_scripts(stage: Stage, keys: Keys) -> str | None:
-    """The server forgets all scripts."""
+    """The server forgets all scripts and functions."""
     stage.world.client.script_flush()
-    return "SCRIPT FLUSH"
+    stage.world.client.function_flush()
+    return "SCRIPT FLUSH, FUNCTION FLUSH"
 
 
 def lost_wakes(stage: Stage, keys: Keys) -> str | None:

@@ -20,9 +20,7 @@ def with_source(mutation: Mutation) -> Callable[[str], scripts.Script]:
 
     @cache
     def load(name: str) -> scripts.Script:
-        return scripts.put_together(
-            name, lambda part: broken if part == mutation.script and broken else scripts.read(part)
-        )
+        return scripts.Script(name, lambda part: broken if part == mutation.script and broken else scripts.read(part))
 
     return load
 

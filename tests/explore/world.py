@@ -1,5 +1,6 @@
 """A queue on a real server beside what it has promised: each call is judged, and followed by all the checks."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -137,6 +138,10 @@ class Server:
         self._settings = Settings(redis_url=url)
         self._connection = connect(self._settings)
         self.client = redis.Redis.from_url(url, protocol=2, decode_responses=True)
+
+    def use_functions(self, use: bool) -> None:
+        """Whether what the server could keep as functions is called so, or as scripts."""
+        self._connection.abstains_until = 0.0 if use else math.inf
 
     def new_world(self, **settings: Any) -> World:
         """An empty world with these settings."""

@@ -87,7 +87,7 @@ def calls(client: Any) -> Callable[[], dict[str, int]]:
     def count() -> dict[str, int]:
         stats: dict[str, Any] = client.info("commandstats")
         client.config_resetstat()
-        names = ("evalsha", "eval", "info", "ping", "script|load")
+        names = ("fcall", "evalsha", "eval", "info", "ping", "script|load")
         return {name: stats[f"cmdstat_{name}"]["calls"] for name in names if f"cmdstat_{name}" in stats}
 
     return count

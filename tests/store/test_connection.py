@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from redis.connection import AbstractConnection
-from redis.exceptions import NoScriptError
 
+from dtq_engine.connection import NotOffered
 from dtq_engine.errors import RedisDamaged, RedisRefused, RedisUnavailable
 from dtq_engine.store import Store
 from tests.support.waiting import wait_until
@@ -22,7 +22,7 @@ def test_a_wrong_type_is_damage(conn, client, store):
 
 
 def test_an_unknown_script_is_told_apart(conn):
-    with pytest.raises(NoScriptError):
+    with pytest.raises(NotOffered):
         conn.call("EVALSHA", "0" * 40, 0)
 
 

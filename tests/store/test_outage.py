@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
-from dtq_engine import connection
+from dtq_engine import connection, scripts
 from dtq_engine.connection import Connection, Patience
 from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.errors import RedisUnavailable, SubmitUncertain
 from dtq_engine.ids import new_token
-from dtq_engine.links import ReplyLost
+from dtq_engine.links import NotSent, ReplyLost
 from dtq_engine.model import Cancel, DeadLetter, Reschedule, SubmitOutcome, Succeed
 from dtq_engine.store import Store, intake
 from tests.store.hand import Hand, error, ids
@@ -220,19 +220,31 @@ def test_a_submit_whose_reply_was_lost_once_is_sent_again_and_accepted_once(far,
 
 
 class LosesOneReply:
-    """A link whose first reply is lost, and that refuses the user from then on."""
+    """A link whose first reply is lost, and that answers with these errors from then on, the last one for ever."""
 
-    def __init__(self) -> None:
-        self._errors = iter([ReplyLost("cut"), NoPermissionError("no rights")])
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = [ReplyLost("cut"), *errors]
 
     def exchange(self, command, timeout_s):
-        raise next(self._errors)
+        raise self._errors.pop(0) if len(self._errors) > 1 else self._errors[0]
+
+    def nodes(self):
+        return [self]
 
 
 def test_what_may_have_been_done_before_it_was_refused_may_still_have_been_done():
-    link: Any = LosesOneReply()
+    link: Any = LosesOneReply(NoPermissionError("no rights"))
     with pytest.raises(RedisUnavailable, match="no rights") as caught:
         Connection(link, 0).call("EVALSHA")
+    assert caught.value.may_have_run
+
+
+@pytest.mark.parametrize("script", ["claim", "beat"])
+def test_that_a_script_is_missing_by_now_does_not_hide_that_it_may_have_run(script):
+    not_loaded = [ResponseError("Function not found"), ResponseError("it cannot be loaded")]
+    link: Any = LosesOneReply(*not_loaded if script in scripts.KEPT else (), NoScriptError(), NotSent("gone"))
+    with pytest.raises(RedisUnavailable) as caught:
+        scripts.run(Connection(link, 0), script, "key", (), Patience(0.05, 0.05))
     assert caught.value.may_have_run
 
 

@@ -9,7 +9,7 @@ def test_a_submit_is_one_round_trip(hand, calls):
     hand.submit("first")
     calls()
     hand.submit("a", payload=b'{"n":1}', idempotency_key="k", headers={"h": "1"})
-    assert calls() == {"evalsha": 1}
+    assert calls() == {"fcall": 1}
 
 
 def test_a_claim_and_an_end_are_one_round_trip_each(hand, calls):
@@ -17,9 +17,9 @@ def test_a_claim_and_an_end_are_one_round_trip_each(hand, calls):
     hand.submit(*[f"t{n}" for n in range(50)])
     calls()
     claims = hand.claim()
-    assert calls() == {"evalsha": 1}
+    assert calls() == {"fcall": 1}
     hand.end_all(claims)
-    assert calls() == {"evalsha": 1}
+    assert calls() == {"fcall": 1}
 
 
 def test_what_a_task_costs_in_commands_does_not_rise(hand, commands):
@@ -82,7 +82,7 @@ def test_many_tasks_go_five_hundred_a_script(store, hand, calls):
     hand.submit("first")
     calls()
     receipts = store.intake.submit([NewTask(id=f"t{n}", type="mail") for n in range(1100)])
-    assert calls()["evalsha"] == 3
+    assert calls()["fcall"] == 3
     assert {receipt.outcome for receipt in receipts} == {SubmitOutcome.NEW}
     assert [receipt.id for receipt in receipts] == [f"t{n}" for n in range(1100)]
 
@@ -92,7 +92,7 @@ def test_large_tasks_go_four_mebibytes_a_script(store, hand, calls):
     calls()
     payload = b'"' + b"x" * 1_000_000 + b'"'
     store.intake.submit([NewTask(id=f"t{n}", type="mail", payload=payload) for n in range(9)])
-    assert calls()["evalsha"] == 3
+    assert calls()["fcall"] == 3
 
 
 def test_large_results_go_four_mebibytes_a_script(hand, calls):
@@ -101,7 +101,7 @@ def test_large_results_go_four_mebibytes_a_script(hand, calls):
     claims = hand.claim()
     calls()
     assert set(hand.end_all(claims, Succeed(b'"' + b"x" * 1_000_000 + b'"'))) == {"OK"}
-    assert calls()["evalsha"] == 3
+    assert calls()["fcall"] == 3
 
 
 def test_a_task_larger_than_a_call_still_goes(hand):
@@ -130,4 +130,4 @@ def test_fifty_idle_workers_and_one_task_cost_one_claim(hand, store, client, con
     woken = [worker for worker in range(50) if conn.pop([store.keys.wake("default")])]
     assert len(woken) == 1
     assert len(hand.claim(10)) == 1
-    assert calls()["evalsha"] == 1
+    assert calls()["fcall"] == 1

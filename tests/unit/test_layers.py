@@ -15,7 +15,7 @@ LAYERS = (
     {"policy", "periodic", "validate", "workflow", "ids", "codec", "describe", "keys", "harmless", "shapes", "cursors"}
     | {"branches", "copies", "instants", "report_shapes", "tree_shapes"}
     | {"fields", "limits", "limit_states", "losses", "logs", "masking", "places", "stdio", "strict", "words"},
-    {"addresses", "cluster", "links", "refusals", "subscription", "connection", "linker", "scripts"},
+    {"addresses", "cluster", "links", "refusals", "subscription", "connection", "linker", "functions", "scripts"},
     {"store"},
     {"arguments", "context", "engine", "handle", "options", "registry", "signature", "submission", "task", "waiters"}
     | {"after", "around", "decorator", "deduplication", "flow", "hooks", "isolation", "limiter", "limit_shapes"}

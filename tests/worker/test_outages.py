@@ -286,11 +286,12 @@ def test_an_emptied_server_is_used_again_without_a_restart(site: Site, tmp_path:
     site.is_clean()
 
 
-def test_forgotten_scripts_are_sent_again(site: Site, tmp_path: Path) -> None:
+def test_forgotten_scripts_and_functions_are_sent_again(site: Site, tmp_path: Path) -> None:
     site.crew.start()
     handle = site.app.named("hold").submit(name="held")
     wait_until(lambda: site.crew.notes)
     site.client.script_flush()
+    site.client.function_flush()
     (tmp_path / "go").touch()
     site.succeeds(handle)
     site.works()

@@ -159,12 +159,12 @@ def test_fifty_idle_workers_and_one_task_cost_a_few_claims(
         assert started.wait(10)
         wait_until(lambda: blocked(client) == 50, 10)
         started.clear()
-        before = calls(client, "evalsha")
+        before = calls(client, "fcall")
         go.submit()
         assert started.wait(5)
         wait_until(lambda: app.store.inspect.queue("default").succeeded == 2)
         wait_until(lambda: blocked(client) == 50, 10)
-        assert calls(client, "evalsha") - before <= 10
+        assert calls(client, "fcall") - before <= 10
     finally:
         for worker in workers:
             for loop in (worker.parts.poll, worker.parts.finalizer):
@@ -186,12 +186,12 @@ def test_an_idle_worker_sends_nothing_while_it_waits(app: Dtq, quick: Settings, 
         poll.step()
         if not poll._hot:
             break
-    before = calls(client, "evalsha")
+    before = calls(client, "fcall")
     thread = threading.Thread(target=poll.step)
     thread.start()
     wait_until(lambda: blocked(client) == 1)
     time.sleep(0.3)
-    assert calls(client, "evalsha") == before
+    assert calls(client, "fcall") == before
     handle = go.submit()
     thread.join(5)
     assert handle.status() is TaskStatus.RUNNING
@@ -208,9 +208,9 @@ def test_a_worker_of_many_queues_that_is_woken_claims_at_once(app: Dtq, quick: S
     while poll._hot:
         poll.step()
     handle = go.submit()
-    before = calls(client, "evalsha"), calls(client, "lmpop"), calls(client, "blpop")
+    before = calls(client, "fcall"), calls(client, "lmpop"), calls(client, "blpop")
     poll.step()
-    after = calls(client, "evalsha"), calls(client, "lmpop"), calls(client, "blpop")
+    after = calls(client, "fcall"), calls(client, "lmpop"), calls(client, "blpop")
     assert handle.status() is TaskStatus.RUNNING
     assert [late - early for late, early in zip(after, before, strict=True)] == [1, 0, 1]
     worker.parts.waiting.close()
