@@ -73,6 +73,6 @@ def _piece(text: str) -> Piece:
     return Piece(text)
 
 
-def words(code: str) -> Set[str]:
+def words(code: str) -> set[str]:
     """The names that a text mentions, outside of comments; those of fields are none."""
     return set(_WORD.findall(_COMMENT.sub("", code)))

@@ -1,7 +1,7 @@
 """Time: due tasks become available, expired leases are handed to a reaper, old tasks go."""
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtq_engine.model import Claim, Promotion
 from dtq_engine.refusals import damage_of
@@ -16,6 +16,16 @@ ALWAYS_MS = 10**15
 def late_s(visibility_s: float) -> float:
     """How long an exchange may take for workers with such leases to call it quick: by far less than a lease."""
     return min(LATE_MOST_S, visibility_s / 4)
+
+
+class Trimmed(NamedTuple):
+    """How many finished tasks went, and whether the queue still has more that succeeded than it is to keep.
+
+    Those are too young to go, or have results that are still to be kept.
+    """
+
+    gone: int
+    is_over: bool
 
 
 class Schedule:
@@ -70,6 +80,7 @@ class Schedule:
         since = self._set_at.get(queue)
         return steady_ms if since is None else min(steady_ms, round((time.monotonic() - since) * 1000))
 
-    def trim(self, queue: str) -> int:
-        """Let finished tasks go that are over the limits; how many went. Call again while it is not 0."""
-        return int(self._base.run("trim", queue))
+    def trim(self, queue: str) -> Trimmed:
+        """Let finished tasks go that are over the limits. Call again while some went."""
+        gone, is_over = self._base.run("trim", queue)
+        return Trimmed(gone, is_over == 1)

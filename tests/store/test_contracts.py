@@ -259,7 +259,7 @@ def test_requeue_answers_conflict(hand, store, client):
         ("resume", ("r", "", ""), b"resumed"),
         ("announce", ("digest", 1000, "mail"), b"OK"),
         ("register", (), b"OK"),
-        ("trim", (), 0),
+        ("trim", (), [0, 0]),
         ("watch", ("missing", "p1"), b""),
         ("retire", (1000,), 0),
     ],

@@ -50,7 +50,7 @@ def test_on_a_full_server_everything_but_a_submit_goes_on(full):
     assert full.reclaim() == []
     store.control.pause("default")
     store.control.resume("default")
-    assert store.schedule.trim("default") == 0
+    assert store.schedule.trim("default").gone == 0
 
 
 def test_on_a_full_server_workers_stay_alive_and_lead(full):

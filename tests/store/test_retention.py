@@ -29,7 +29,7 @@ def left(store: Store, *ids: str) -> str:
 def trim(store: Store) -> int:
     """Trim until nothing more goes: how many went."""
     total = 0
-    while gone := store.schedule.trim("default"):
+    while gone := store.schedule.trim("default").gone:
         total += gone
     return total
 

@@ -103,7 +103,7 @@ class Trim:
 
     def run(self, place: Place) -> int:
         for total in range(MOST_TRIMS):
-            if place.schedule.trim(place.queue) == 0:
+            if place.schedule.trim(place.queue).gone == 0:
                 return total
         return MOST_TRIMS
 
