@@ -54,7 +54,7 @@ def as_function(name: str, library: str, script: str) -> Function:
     library, script = (_SILENT.sub("", text) for text in (library, script))
     shared, own = list(pieces(library)), list(pieces(script.replace(_KEEPS_GOING, "", 1)))
     everything = words(library + script)
-    once, begin, of_call = _divided(shared, everything, {"KEYS", "ARGV"})
+    once, begin, of_call = _divided(shared, everything, words("KEYS, ARGV"))
     used = frozenset[str]().union(*(words(piece.text) for piece in own if piece.is_function))
     made, main, _ = _divided(own, used, of_call)
     flags = "'allow-oom'" if _KEEPS_GOING in script else ""
