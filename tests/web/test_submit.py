@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from dtq_engine import Dtq
 from tests.store.hand import Hand
@@ -29,6 +30,18 @@ def test_a_new_task_is_answered_with_202_and_its_place(api):
     assert answer.json["duplicate"] is False
     found = api.get(answer.headers["Location"])
     assert found.json["payload"] == {"to": "ada"}
+
+
+def test_a_server_may_leave_out_what_is_empty(web, api):
+    """As PEP 3333 says of these three."""
+    words = {"HTTP_AUTHORIZATION": api.environ_base["HTTP_AUTHORIZATION"], "CONTENT_TYPE": "application/json"}
+    environ = EnvironBuilder(path=TASKS, method="POST", data=b'{"type": "mail"}', environ_overrides=words).get_environ()
+    for name in ("SCRIPT_NAME", "QUERY_STRING", "CONTENT_LENGTH"):
+        del environ[name]
+    environ["wsgi.input_terminated"] = True
+    body, status, headers = run_wsgi_app(web, environ, buffered=True)
+    assert (status, headers["Location"].partition("?")[0].rpartition("/")[0]) == ("202 ACCEPTED", TASKS)
+    assert json.loads(b"".join(body))["status"] == "queued"
 
 
 def test_the_worker_gets_what_was_posted_to_the_last_digit(api, store):

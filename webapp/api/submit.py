@@ -155,7 +155,7 @@ def _full(error: QueueFull | MemoryFull, seconds: int) -> Problem:
 
 def _root(environ: Environ) -> str:
     """The path that this app is mounted at, as it stands in addresses."""
-    root: str = environ["SCRIPT_NAME"]
+    root: str = environ.get("SCRIPT_NAME", "")  # PEP 3333 lets a server leave it out when it is empty
     return root and quote(root.encode("latin-1"))
 
 
