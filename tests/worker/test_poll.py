@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from dtq_engine import Dtq, RedisUnavailable, Settings, TaskContext, TaskStatus
 from dtq_engine.store.leases import Leases
 from dtq_engine.worker import Worker
 from dtq_engine.worker import poll as poll_module
+from dtq_engine.worker.poll import ASK_S, FULL_BATCH
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Worker]
@@ -311,3 +313,33 @@ def test_a_wake_up_that_led_to_no_claim_is_given_to_other_workers(
     worker.parts.waiting.close()
     worker.parts.connection.close()
     app.store.control.cancel(handle.id)
+
+
+def test_a_worker_of_many_slots_asks_earlier_queues_fifty_times_a_second_at_most(
+    app: Dtq, quick: Settings, client: Any, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And finds what has come there since when it asks."""
+
+    @app.task("go")
+    def go() -> None: ...
+
+    now = 1000.0
+    monkeypatch.setattr("dtq_engine.worker.poll.time", SimpleNamespace(monotonic=lambda: now))
+    worker = Worker(app, replace(quick, worker_queues=("top", "low"), worker_concurrency=FULL_BATCH))
+    poll, claimed = worker.parts.poll, list[str]()
+    poll._run_claims = lambda claims: claimed.extend({claim.queue for claim in claims})
+    while poll._hot:
+        poll.step()
+    now += 2 * ASK_S
+    app.submit_many([go.options(queue="low").prepare() for _ in range(5 * FULL_BATCH)])
+    before = calls(client, "lmpop")
+    for _ in range(3):
+        poll.step()
+    assert calls(client, "lmpop") == before + 1
+    go.options(queue="top").submit()
+    poll.step()
+    now += 2 * ASK_S
+    poll.step()
+    assert claimed == ["low"] * 4 + ["top"]
+    worker.parts.waiting.close()
+    worker.parts.connection.close()
