@@ -19,6 +19,6 @@ def at(point: str) -> None:
 
 
 def sent(command: Sequence[object]) -> None:
-    """The same between a command and its reply: `sent:` and the command's name or, for a script, its digest."""
+    """The same between a command and its reply: `sent:` and the command's name, a script's digest or a function's."""
     if POINT and POINT in {f"sent:{word}" for word in command[:2]}:
         at(POINT)

@@ -128,10 +128,12 @@ def test_in_the_handler_the_attempt_is_lost_and_the_task_is_not(app: Dtq, crew: 
 def test_once_the_finalize_is_sent_the_task_has_ended(
     app: Dtq, crew: Crew, client: Any, ended: Ended, point: str
 ) -> None:
-    # Known to the server, so that the digest is all that it takes to run it.
-    digest = client.script_load(load("finalize").source)
+    function = load("finalize").function
+    assert function is not None
+    # Known to the server, so that the name is all that it takes to run it.
+    client.execute_command("FUNCTION LOAD REPLACE", function.source)
     handle = app.named("work").submit()
-    crashed(crew.start(crash=f"sent:{digest}" if point == "reply-lost" else point))
+    crashed(crew.start(crash=f"sent:{function.name}" if point == "reply-lost" else point))
     ended_in_the_first_attempt(app.store, ended(handle))
     crew.start()
     assert app.named("work").submit().result(timeout=5) == 1
