@@ -22,7 +22,7 @@ from benchmarks.tasks import app, noop_async, noop_sync
 from dtq_engine import Settings
 from dtq_engine.worker import Worker
 
-SCRIPTS = ("evalsha", "eval")
+SCRIPTS = ("fcall", "evalsha", "eval")
 # Commands that only scripts call here; what the benchmark itself asks meanwhile is none of them.
 IN_SCRIPTS = frozenset(
     """hset hget hgetall hdel hincrby hmget xadd xack xdel xreadgroup xlen xclaim zadd zrem zcard zrange zscore expire

@@ -62,6 +62,17 @@ def test_one_submit_and_one_finalize_may_span_nodes(store):
     assert set(hands[0].end_all(claims)) == {Settled.OK}
 
 
+def test_a_node_that_lacks_the_functions_is_sent_them(cluster, store):
+    """As one is that was put in the place of another."""
+    hands = [Hand(store, queue=queue) for queue in QUEUES]
+    for number, hand in enumerate(hands):
+        hand.submit(f"before-{hand.queue}")
+        cluster.primaries[number % 3].ask("FUNCTION", "FLUSH", "SYNC")
+        for claim in hand.claim():
+            assert hand.end(claim) is Settled.OK
+    assert store.connection.abstains_until == 0
+
+
 def test_a_sweep_walks_over_every_node(cluster, store):
     for queue in QUEUES:
         Hand(store, queue=queue).submit(f"of-{queue}")
@@ -164,6 +175,7 @@ def test_a_look_at_the_server_sees_every_node(cluster: Cluster, store: Store):
     [
         ("GET", "k"),
         ("EVALSHA", "0" * 40, 1, "k", "a"),
+        ("FCALL", "f", 1, "k", "a"),
         ("EVAL", "return 1", 1, "k"),
         ("LMPOP", 1, "k", "LEFT"),
         ("BLPOP", "k", "0.1"),
