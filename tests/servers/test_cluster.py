@@ -84,21 +84,23 @@ def test_a_sweep_walks_over_every_node(cluster, store):
 # Waiting
 
 
+@pytest.mark.alone
 def test_a_token_in_any_slot_ends_a_wait_within_a_moment(store, store_at, cluster):
     keys = [store.keys.wake(queue) for queue in QUEUES]
     other = store_at(cluster.url)
     threading.Timer(0.3, other.connection.call, ("LPUSH", keys[7], "1")).start()
     started = time.monotonic()
     assert store.connection.blpop(keys, 5) == keys[7]
-    assert 0.2 < time.monotonic() - started < 2
+    assert 0.2 < time.monotonic() - started < 4  # of five
     assert store.connection.pop(keys) is None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [1, 10])
 def test_a_wait_may_be_longer_than_a_reply_takes(store, number):
     started = time.monotonic()
     assert store.connection.blpop([store.keys.wake(queue) for queue in QUEUES[:number]], 2.2) is None
-    assert 2.1 < time.monotonic() - started < 3
+    assert 2.1 < time.monotonic() - started < 4.5
 
 
 @pytest.mark.parametrize("number", [1, 10])
@@ -119,6 +121,7 @@ def test_closing_the_connection_ends_a_wait(store, number):
     store.connection.ping()
 
 
+@pytest.mark.alone
 def test_an_idle_worker_of_ten_queues_starts_a_task_of_any_of_them_within_a_moment(cluster):
     app = Dtq(replace(Settings(), redis_url=cluster.url, prefix="idle", worker_queues=QUEUES, drain_timeout_s=1))
     started = threading.Event()
@@ -244,6 +247,7 @@ def test_a_connection_opens_no_socket_before_it_is_used(store_at, monkeypatch):
     store_at("redis+cluster://nowhere.invalid:1")
 
 
+@pytest.mark.alone
 def test_a_cluster_that_is_away_is_unavailable_within_two_seconds(store_at):
     started = time.monotonic()
     with pytest.raises(RedisUnavailable, match="check that it runs") as caught:

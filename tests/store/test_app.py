@@ -165,6 +165,7 @@ def test_nothing_to_submit_is_no_call(settings):
     assert Dtq(replace(settings, redis_url="redis://127.0.0.1:1/0")).submit_many([]) == []
 
 
+@pytest.mark.alone
 def test_redis_away_is_said_within_two_seconds(settings):
     away = Dtq(replace(settings, redis_url="redis://127.0.0.1:1/0"))
     task = away.named("mail").prepare()

@@ -66,6 +66,7 @@ def test_a_blocking_pop_takes_what_is_there_at_once(conn, client, store):
     assert conn.blpop(keys, 5) == keys[1]
 
 
+@pytest.mark.alone
 def test_a_blocking_pop_ends_after_its_time(conn, store):
     started = time.monotonic()
     assert conn.blpop([store.keys.wake("default")], 0.05) is None

@@ -51,6 +51,7 @@ def wait_for_waiters(app, number):
     wait_until(lambda: sum(len(bells) for bells in app.waiters._bells.values()) == number and app.waiters._subscribed)
 
 
+@pytest.mark.alone
 def test_a_result_arrives_as_soon_as_it_is_there(app, mail, hand, later):
     handle = mail.submit()
     claim = hand.claim_one(handle.id)
@@ -81,6 +82,7 @@ def test_fifty_threads_share_one_subscription(app, mail, hand, client, settings,
     assert [each.result() for each in waiting] == [number for number in range(25) for _ in range(2)]
 
 
+@pytest.mark.alone
 def test_waiting_ends_at_the_timeout(mail):
     handle = mail.submit()
     start = time.monotonic()

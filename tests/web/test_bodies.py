@@ -72,6 +72,7 @@ def test_whoever_hangs_up_in_mid_body_leaves_no_traceback(process):
     assert "ERROR" not in process.log
 
 
+@pytest.mark.alone
 def test_a_body_that_drips_has_a_deadline_and_the_answer_still_gets_out():
     ours, theirs = socket.socketpair()
     done = threading.Event()

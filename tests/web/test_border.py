@@ -95,6 +95,7 @@ def test_no_line_can_be_forged_by_an_address(api, caplog):
     assert "\n" not in record.getMessage()
 
 
+@pytest.mark.alone
 def test_while_redis_is_away_it_is_said_within_two_seconds_and_over_when_it_is_back(make_web, own_server):
     client = client_of(make_web(redis_url=own_server.url), "admin")
     calls = [

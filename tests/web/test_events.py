@@ -427,6 +427,7 @@ def test_a_reader_who_is_too_slow_is_closed_with_1013(
     assert opens(process)
 
 
+@pytest.mark.alone
 def test_a_reader_who_never_reads_harms_nobody_and_is_broken_off(
     process: WebProcess, hand: Hand, store: Store, client: redis.Redis
 ) -> None:

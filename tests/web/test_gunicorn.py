@@ -98,6 +98,7 @@ def test_a_compressed_body_is_refused_unread(process):
     assert (status, problem["code"]) == (415, "UNSUPPORTED_ENCODING")
 
 
+@pytest.mark.alone
 def test_while_redis_hangs_every_request_is_answered_soon(tmp_path, web_settings, own_server):
     with WebProcess(tmp_path, replace(web_settings, redis_url=own_server.url), key=KEYS["admin"]) as process:
         assert submit(process)[0] == 202

@@ -108,6 +108,7 @@ def test_the_result_of_a_task_that_failed_says_why(api, hand):
     )
 
 
+@pytest.mark.alone
 def test_waiting_ends_as_soon_as_the_task_does(api, web, hand):
     hand.submit("t1")
     answers = []

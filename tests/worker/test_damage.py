@@ -98,6 +98,7 @@ def test_outcomes_that_do_not_need_a_damaged_key_are_recorded(
     client.delete(store.keys.dead_letters("default"), store.keys.index("default", TaskStatus.DEAD_LETTERED))
 
 
+@pytest.mark.alone
 def test_a_worker_that_holds_outcomes_stops_in_time_and_its_tasks_come_back(
     work: Any, start: Start, client: Any, damage: str, ended: Ended, log: Any
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_queue_that_has_more_than_it_keeps_is_looked_at_in_each_step(
     worker.parts.connection.close()
 
 
+@pytest.mark.alone
 def test_trimming_leaves_the_server_half_of_the_time_and_comes_to_an_end(
     app: Dtq, leader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

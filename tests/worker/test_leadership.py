@@ -43,6 +43,7 @@ def start_leading(crew: Crew) -> WorkerProcess:
     return process
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 def test_when_the_leader_is_killed_another_promotes_within_a_second_of_the_end_of_its_lock(
     app: Dtq, crew: Crew, client: Any, ended: Ended

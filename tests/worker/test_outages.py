@@ -315,6 +315,7 @@ def test_lost_consumer_groups_cost_no_task_and_start_none_twice(site: Site, tmp_
     site.is_clean()
 
 
+@pytest.mark.alone
 def test_a_cancel_arrives_although_the_control_connection_was_cut(site: Site) -> None:
     site.crew.start()
     handle = site.app.named("obey").submit()

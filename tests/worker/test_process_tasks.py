@@ -325,6 +325,7 @@ def test_the_time_that_a_process_takes_to_start_is_not_the_handlers(
     assert (task.attempt, task.lease_expiries, task.errors) == (1, 0, ())
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 def test_a_handler_that_began_late_has_its_whole_time_and_no_more(
     app: Dtq, spawn: Spawn, ended: Ended, tmp_path: Path
@@ -793,6 +794,7 @@ def test_a_process_that_was_idle_for_long_puts_away_what_it_holds(
     assert set(lines(tmp_path / "notes")) == FLUSHED
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 @pytest.mark.parametrize("processes", [1, 2])
 def test_processes_put_away_what_they_hold_when_their_worker_leaves(
@@ -832,6 +834,7 @@ def test_a_process_whose_task_timed_out_puts_away_what_it_holds_if_the_handler_g
     wait_until(lambda: set(lines(tmp_path / "notes")) == {"buffered", "atexit wait"})
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 @pytest.mark.parametrize("hurried", [False, True])
 def test_a_process_that_does_not_come_to_its_end_is_killed_by_the_end_of_the_drain(

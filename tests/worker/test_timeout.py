@@ -42,6 +42,7 @@ def test_an_async_handler_is_cancelled_at_its_deadline_and_tried_again(app: Dtq,
     assert [error.type for error in ended(handle).errors] == ["TimedOut"]
 
 
+@pytest.mark.alone
 @pytest.mark.drains
 def test_an_async_handler_is_settled_at_its_deadline_whatever_it_swallows(app: Dtq, start: Start, ended: Ended) -> None:
     @app.task("stubborn", timeout=0.2, max_attempts=1)
