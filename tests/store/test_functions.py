@@ -12,8 +12,11 @@ from dtq_engine.embedded import EmbeddedValkey
 from dtq_engine.functions import FAMILY
 from dtq_engine.store import Store
 from tests.store.hand import Hand
+from tests.support.servers import plain
 
 RIGHTS = ("~*", "&*", "+@all")
+
+has_users = pytest.mark.not_on_a_cluster("each node of a cluster has its own users")
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def commands(client: Any) -> set[str]:
 def test_each_that_is_to_be_kept_can_be_loaded(name, own_server, client):
     function = scripts.load(name).function
     assert function is not None
-    with redis.Redis.from_url(own_server.url, protocol=2) as there:
+    with redis.Redis.from_url(plain(own_server.url), protocol=2) as there:
         assert there.execute_command("FUNCTION LOAD", function.source).decode() == function.name
 
 
@@ -86,6 +89,7 @@ def test_two_who_load_the_same_one_at_once_are_both_served(own_server, store_at,
     assert [one.status(each) for each in ("a", "other")] == ["queued", "queued"]
 
 
+@has_users
 @pytest.mark.parametrize("without", [["-fcall"], ["-function"], ["-function|load"], ["-fcall", "-function"]])
 def test_without_the_rights_for_functions_scripts_do_the_same(guest, own_server, without):
     hand = guest(*without)
@@ -97,6 +101,7 @@ def test_without_the_rights_for_functions_scripts_do_the_same(guest, own_server,
         assert commands(admin) == {"evalsha"}
 
 
+@has_users
 def test_they_are_tried_again_after_a_minute(guest, own_server, monkeypatch):
     hand = guest("-function")
     hand.submit("a")
