@@ -36,6 +36,13 @@ def linked(settings: Settings) -> tuple[Link, int]:
     return over_pool(client.from_url(address, **options))
 
 
+def names_user(settings: Settings) -> bool:
+    """Whether the address names a user of Redis, and not the one that everybody is by default."""
+    url = urlsplit(settings.redis_url)
+    name = url.username or dict(parse_qsl(url.query)).get("username")
+    return name not in {None, "default"}
+
+
 class _Packer:
     """Commands as bytes, as redis-py makes them without looking at each argument: what we send is text and numbers."""
 

@@ -4,6 +4,7 @@ redis-py's own retries are off, because a script must be sent again under our ru
 until its patience ends and says whether the call may have been executed. Driver errors end here.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -25,7 +26,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from dtq_engine.addresses import REPLY_TIMEOUT_S, linked, over_pool
+from dtq_engine.addresses import REPLY_TIMEOUT_S, linked, names_user, over_pool
 from dtq_engine.cluster import ClusterLink
 from dtq_engine.config import Settings
 from dtq_engine.errors import MemoryFull, RedisRefused, RedisUnavailable
@@ -67,7 +68,7 @@ class Patience:
 class Connection:
     """The one way to Redis. Thread-safe; opens no socket before the first call; not to be used after a fork.
 
-    `abstains_until` is the monotonic time before which no function is called, only scripts.
+    `abstains_until` is the monotonic time before which no function is called, only scripts; never, for a user by name.
     """
 
     def __init__(self, link: Link, database: int, seats: Semaphore | None = None) -> None:
@@ -284,7 +285,11 @@ def _refused(error: Exception) -> RedisUnavailable:
 def connect(settings: Settings) -> Connection:
     """A connection as `settings.redis_url` says; no socket is opened yet."""
     link, database = linked(settings)
-    return Connection(link, database, Semaphore(settings.redis_connections))
+    connection = Connection(link, database, Semaphore(settings.redis_connections))
+    if names_user(settings):
+        # Where there are users, others may load functions too, under any name, and have them run with our rights.
+        connection.abstains_until = math.inf
+    return connection
 
 
 def over_client(client: Any) -> Connection:

@@ -30,11 +30,6 @@ class Piece:
         return _COMMENT.sub("", self.text)
 
 
-def link(library: str, script: str, without: Set[str] = frozenset()) -> str:
-    """`script` behind what it needs of `library`; see `needed`."""
-    return needed(library, script, without) + script
-
-
 def needed(library: str, script: str, without: Set[str] = frozenset()) -> str:
     """Those definitions of `library` that `script` needs, directly or through others.
 

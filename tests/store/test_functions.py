@@ -14,21 +14,32 @@ from dtq_engine.store import Store
 from tests.store.hand import Hand
 from tests.support.servers import plain
 
-RIGHTS = ("~*", "&*", "+@all")
-
 has_users = pytest.mark.not_on_a_cluster("each node of a cluster has its own users")
 
 
 @pytest.fixture
-def guest(own_server: EmbeddedValkey, store_at: Callable[..., Store]) -> Callable[..., Hand]:
-    """A hand whose user of Redis lacks some rights: `guest("-fcall")`."""
+def limited(own_server: EmbeddedValkey, store_at: Callable[..., Store]) -> Callable[..., Hand]:
+    """A hand at a server whose default user lacks some rights: `limited("-fcall")`."""
 
     def make(*without: str) -> Hand:
-        with redis.Redis.from_url(own_server.url, protocol=2) as admin:
-            admin.execute_command("ACL", "SETUSER", "guest", "reset", "on", ">secret", *RIGHTS, *without)
-        return Hand(store_at(own_server.url.replace("redis://", "redis://guest:secret@")))
+        with admin_of(own_server) as admin:
+            admin.execute_command("ACL", "SETUSER", "default", *without)
+        return Hand(store_at(own_server.url))
 
     return make
+
+
+@pytest.fixture
+def own_server(own_server: EmbeddedValkey) -> EmbeddedValkey:
+    """With a user that may do everything."""
+    with redis.Redis.from_url(plain(own_server.url), protocol=2) as client:
+        client.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
+    return own_server
+
+
+def admin_of(server: EmbeddedValkey) -> Any:
+    """A client with all rights."""
+    return redis.Redis.from_url(plain(server.url), protocol=2, username="admin", password="secret")
 
 
 def libraries(client: Any) -> set[str]:
@@ -91,10 +102,10 @@ def test_two_who_load_the_same_one_at_once_are_both_served(own_server, store_at,
 
 @has_users
 @pytest.mark.parametrize("without", [["-fcall"], ["-function"], ["-function|load"], ["-fcall", "-function"]])
-def test_without_the_rights_for_functions_scripts_do_the_same(guest, own_server, without):
-    hand = guest(*without)
+def test_without_the_rights_for_functions_scripts_do_the_same(limited, own_server, without):
+    hand = limited(*without)
     play(hand)
-    with redis.Redis.from_url(own_server.url, protocol=2) as admin:
+    with admin_of(own_server) as admin:
         assert commands(admin) == {"evalsha", "eval"}
         admin.config_resetstat()
         hand.submit("c")
@@ -102,11 +113,23 @@ def test_without_the_rights_for_functions_scripts_do_the_same(guest, own_server,
 
 
 @has_users
-def test_they_are_tried_again_after_a_minute(guest, own_server, monkeypatch):
-    hand = guest("-function")
+@pytest.mark.parametrize("place", ["shop:secret@", "?username=shop&password=secret"])
+def test_a_user_by_name_runs_scripts_only_for_others_may_load_functions_too(own_server, store_at, place):
+    with admin_of(own_server) as admin:
+        admin.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
+        address = own_server.url.replace("redis://", f"redis://{place}") if "@" in place else own_server.url + place
+        play(Hand(store_at(address)))
+        assert commands(admin) == {"evalsha", "eval"}
+        assert libraries(admin) == set()
+        assert "cmdstat_fcall" not in admin.info("commandstats")
+
+
+@has_users
+def test_they_are_tried_again_after_a_minute(limited, own_server, monkeypatch):
+    hand = limited("-function")
     hand.submit("a")
-    with redis.Redis.from_url(own_server.url, protocol=2) as admin:
-        admin.execute_command("ACL", "SETUSER", "guest", "+function")
+    with admin_of(own_server) as admin:
+        admin.execute_command("ACL", "SETUSER", "default", "+function")
         hand.submit("b")
         assert libraries(admin) == set()
         later = time.monotonic() + scripts.ABSTAIN_S

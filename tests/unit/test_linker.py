@@ -2,7 +2,7 @@
 
 import pytest
 
-from dtq_engine.linker import link
+from dtq_engine.linker import needed
 
 LIBRARY = """-- a library
 
@@ -26,6 +26,10 @@ local function unused()
 end
 local last = 3
 """
+
+
+def link(library: str, script: str, without: frozenset[str] = frozenset()) -> str:
+    return needed(library, script, without) + script
 
 
 def kept(script: str) -> set[str]:
@@ -62,7 +66,7 @@ def test_a_script_that_needs_everything_gets_the_whole_library():
 
 
 def test_a_name_that_the_script_can_do_without_stays_undefined_with_what_only_it_needs():
-    linked = link(LIBRARY, "if task.x then return outer(1) end return last", without={"outer"})
+    linked = link(LIBRARY, "if task.x then return outer(1) end return last", without=frozenset({"outer"}))
     assert {name for name in ("outer", "inner", "last") if defines(linked, name)} == {"last"}
 
 

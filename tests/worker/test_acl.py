@@ -285,9 +285,9 @@ def test_the_rules_name_whatever_is_a_command_anywhere(guarded):
     }
     named = {rule.removeprefix("+").partition("|")[0] for rule in RULES}
     engine = [path for path in LUA.parent.rglob("*.py") if path.name not in {"cluster.py", "kit.py"}]
-    of_clusters_and_levels_of_logs = {"asking", "debug"}
+    of_clusters_levels_of_logs_and_the_default_user = {"asking", "debug", "fcall", "function"}
     assert words("'", LUA.glob("*.lua")) & known - named == set()
-    assert words('"', engine) & known - named == of_clusters_and_levels_of_logs
+    assert words('"', engine) & known - named == of_clusters_levels_of_logs_and_the_default_user
 
 
 def test_the_rules_name_every_command_of_the_scripts_and_each_is_used():
@@ -300,7 +300,6 @@ def test_the_rules_name_every_command_of_the_scripts_and_each_is_used():
     }
     assert of_scripts - named == set()
     sources = "".join(path.read_text() for path in LUA.parent.rglob("*.py"))
-    quoted = {name: f'"{name.upper()}"'.replace("|", '", "') for name in named - of_scripts}
-    of_python = {name for name, words in quoted.items() if words in sources}
+    of_python = {name for name in named - of_scripts if f'"{name.upper()}"' in sources}
     by_redis_py = {"select", "client|setinfo", "subscribe", "unsubscribe"}
     assert named - of_scripts - handed_on - of_python == by_redis_py
